@@ -8,13 +8,14 @@ import sys
 import torch
 from rich.console import Console
 
-from benchmarks import calls, cold, dynamic, generation, kernels, memory, models, small, training, transforms
+from benchmarks import calls, cold, dynamic, generation, kernels, memory, models, small, training, transforms, warm
 from benchmarks.measure import Settings
 from benchmarks.report import RESULTS, print_tables, save
 
 SUITES = {
     "calls": calls.run,
     "cold": cold.run,
+    "warm": warm.run,
     "kernels": kernels.run,
     "models": models.run,
     "bf16": models.run_bf16,

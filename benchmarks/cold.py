@@ -13,8 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -32,11 +32,16 @@ POLL = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Cold:
-    """One cold process: seconds of its first call, and how many processes it started in all its life."""
+    """One process: seconds of its first call, and how many processes it started in all its life.
+
+    `packing` of the seconds were spent on packing weights; `stages` are those of onegraph, if the script tells them.
+    """
 
     wall: float
     cpu: float
     children: int
+    packing: float = 0.0
+    stages: Mapping[str, float] = field(default_factory=dict)
 
 
 def descendants(root: int) -> set[tuple[int, str]]:
@@ -62,20 +67,23 @@ class FirstCallFailed(Exception):
     """The process ended with an error; the message is what it printed last."""
 
 
-def first_call(contender: str, work: str, path: str | None = None, caches: str | None = None) -> Cold:
+def first_call(
+    contender: str, work: str, path: str | None = None, caches: str | None = None, script: Path = SCRIPT
+) -> Cold:
     """Measure one process.
 
     Args:
         work: `x + 1`, the key of a model, or `transform` and the name of a case.
         path: replaces PATH (an empty one: no C compiler is found).
         caches: the folder of the caches, which are empty if none is given.
+        script: what is run, with the contender and the work as its arguments.
     """
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {name: f"{caches or folder}/{name}" for name in CACHES}
         environment |= {} if path is None else {"PATH": path}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # packages that are installed have their bytecode
         # -P: the modules beside the script must not hide installed packages.
-        command = [sys.executable, "-P", str(SCRIPT), contender, work]
+        command = [sys.executable, "-P", str(script), contender, work]
         log = Path(folder, "log")
         with log.open("w") as errors:
             process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -87,7 +95,7 @@ def first_call(contender: str, work: str, path: str | None = None, caches: str |
         if process.returncode:
             raise FirstCallFailed(f"{contender}, {work}: {log.read_text()[-2000:]}")
     report = json.loads(output.splitlines()[-1])
-    return Cold(report["wall"], report["cpu"], len(seen))
+    return Cold(report["wall"], report["cpu"], len(seen), report.get("packing", 0.0), report.get("stages", {}))
 
 
 def run(settings: Settings) -> Iterator[Result]:

@@ -24,6 +24,7 @@ SCALE = {"s": 1.0, "ms": 1e3, "us": 1e6, "MB": 1e-6}
 TITLES = {
     "calls": "Call overhead: microseconds per call, CPU time of one thread",
     "cold": "Cold compile: seconds of the first call in a new process",
+    "warm": "Warm starts: CPU-seconds of the first calls beyond importing and building, without caches and with them",
     "kernels": "Kernels: milliseconds",
     "models": "Whole models, float32, batch 1: milliseconds",
     "bf16": "Whole models, bfloat16, batch 1: milliseconds",
@@ -42,6 +43,7 @@ TITLES = {
 }
 COMPARED = {  # of other suites: all
     "cold": ("stock", "onegraph"),
+    "warm": ("stock", "onegraph"),
     "transforms_cold": ("stock", "onegraph"),
     "memory": ("eager", "onegraph"),
     "training_memory": ("eager", "onegraph"),

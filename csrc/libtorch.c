@@ -82,6 +82,7 @@ static bool find_symbols(void)
         }
         memcpy((char *)&found + symbols[i].field, &address, sizeof(address));
     }
+    found.thread_callbacks = (bool (*)(void))dlsym(library, "_ZN2at23hasThreadLocalCallbacksEv");
     return true;
 }
 

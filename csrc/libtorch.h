@@ -31,6 +31,8 @@ typedef struct {
     bool (*deterministic)(const void *context);
     bool (*deterministic_warns)(const void *context);
     bool (*deterministic_fills)(const void *context);
+    /* whether a profiler watches the thread; NULL: this torch does not tell */
+    bool (*thread_callbacks)(void);
     /* where a TensorImpl keeps its dispatch keys, in 64-bit words */
     Py_ssize_t keys_at;
     /* the key of tensors whose dimensions have names; 0: there are none */

@@ -7,13 +7,14 @@
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"steps", "inputs", "constants", "registers", "objects", "slots", "room", "threads", "keep",
-                            "sanitizer", NULL};
+                            "sanitizer", "name", "times", NULL};
     PyObject *steps, *inputs, *constants, *registers, *objects, *keep = Py_None, *sanitizer = Py_None;
+    PyObject *name = NULL, *times = Py_None;
     int slots, pointers, numbers, call_args;
     long long threads = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "SSSSO!i(iii)|LOO:Plan", names, &steps, &inputs, &constants,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "SSSSO!i(iii)|LOOUO:Plan", names, &steps, &inputs, &constants,
                                      &registers, &PyTuple_Type, &objects, &slots, &pointers, &numbers, &call_args,
-                                     &threads, &keep, &sanitizer)) {
+                                     &threads, &keep, &sanitizer, &name, &times)) {
         return NULL;
     }
     if (!tensor_make_ready()) {
@@ -25,6 +26,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->vectorcall = plan_call;
         self->keep = Py_NewRef(keep);
         self->sanitizer = sanitizer == Py_None ? NULL : Py_NewRef(sanitizer);
+        self->name = name == NULL ? PyUnicode_FromString("a graph") : Py_NewRef(name);
         self->objects = Py_NewRef(objects);
         self->steps = Py_NewRef(steps);
         self->inputs = Py_NewRef(inputs);
@@ -35,6 +37,9 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->n_numbers = numbers;
         self->n_args = call_args;
         self->threads = threads;
+        if (self->name == NULL || (times != Py_None && PyObject_GetBuffer(times, &self->times, PyBUF_WRITABLE) < 0)) {
+            Py_CLEAR(self);
+        }
     }
     return (PyObject *)self;
 }
@@ -58,6 +63,8 @@ static void plan_dealloc(PlanObject *self)
     Py_XDECREF(self->inputs);
     Py_XDECREF(self->constants);
     Py_XDECREF(self->registers);
+    Py_XDECREF(self->name);
+    PyBuffer_Release(&self->times);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 

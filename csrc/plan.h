@@ -81,6 +81,8 @@ typedef struct {
     int64_t n_sizes;
     int64_t n_operands;
     int64_t watch;      /* an object, which is told of wrong accesses; -1: they are not checked */
+    int64_t name;       /* an object: for profilers */
+    int64_t number;     /* among the launches and calls of the plan */
     Operand operands[]; /* behind them the registers of the sizes; then what is watched of each operand */
 } LaunchStep;
 
@@ -100,6 +102,7 @@ typedef struct {
     int64_t n_positional;
     int64_t n_args;
     int64_t n_outputs;
+    int64_t number; /* among the launches and calls of the plan */
     Place args[];
 } ExternStep;
 
@@ -132,6 +135,8 @@ typedef struct {
     int n_args;     /* of the call with the most arguments, and one; 0: there are no calls */
     int64_t threads; /* 0: torch's number */
     PyObject *sanitizer; /* is told who wrote over a fence; NULL: there are none */
+    PyObject *name;      /* for profilers */
+    Py_buffer times;     /* for each launch and call how often it ran, and its nanoseconds; obj NULL: not measured */
     Scratch *scratch; /* one for each slot; NULL while a call uses it */
 } PlanObject;
 

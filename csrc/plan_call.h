@@ -21,6 +21,7 @@ typedef struct {
     PyObject **args;  /* of one extern call, with a place in front */
     Scratch *scratch;
     bool consumes; /* the inputs are the call's own */
+    bool profiled; /* by torch's profiler */
 } Call;
 
 static inline void slot_clear(Slot *slot)

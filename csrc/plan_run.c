@@ -1,4 +1,5 @@
 /* One call of a plan. */
+#include "observe.h"
 #include "plan_call.h"
 #include "tensor.h"
 #include "tensor_make.h"
@@ -248,6 +249,32 @@ static int run_launch(Call *call, const LaunchStep *launch)
     return -1;
 }
 
+/* ---- what profilers are told ---- */
+
+/* How often something ran, and its nanoseconds since `begin`. The whole call has the number 0. */
+static void measure(const PlanObject *plan, int64_t number, int64_t begin)
+{
+    int64_t *times = plan->times.buf;
+    times[2 * number]++;
+    times[2 * number + 1] += nanoseconds() - begin;
+}
+
+/* A kernel or a library's call, of which torch's profiler knows the second. */
+static int run_observed(Call *call, const Step *step)
+{
+    const LaunchStep *launch = step->kind == STEP_LAUNCH ? (const LaunchStep *)step : NULL;
+    const ExternStep *external = (const ExternStep *)step;
+    bool is_range = call->profiled && launch != NULL, is_measured = call->plan->times.obj != NULL;
+    PyObject *range = is_range ? range_begin(plan_object(call->plan, launch->name)) : NULL;
+    int64_t begin = is_measured ? nanoseconds() : 0;
+    int status = launch != NULL ? run_launch(call, launch) : plan_run_extern(call, external);
+    if (is_measured) {
+        measure(call->plan, launch != NULL ? launch->number : external->number, begin);
+    }
+    range_end(range);
+    return status;
+}
+
 /* ---- the call ---- */
 
 static PyObject *give_results(const Call *call, const PlacesStep *step)
@@ -267,6 +294,7 @@ static PyObject *give_results(const Call *call, const PlacesStep *step)
 
 static PyObject *run_steps(Call *call)
 {
+    bool observed = call->profiled || call->plan->times.obj != NULL;
     const int64_t *words = words_of(call->plan->steps);
     for (;;) {
         const Step *step = (const Step *)words;
@@ -275,8 +303,12 @@ static PyObject *run_steps(Call *call)
         case STEP_ALLOC: status = run_alloc(call, (const TensorStep *)step); break;
         case STEP_SCRATCH: status = run_scratch(call, (const TensorStep *)step); break;
         case STEP_VIEW: status = run_view(call, (const TensorStep *)step); break;
-        case STEP_LAUNCH: status = run_launch(call, (const LaunchStep *)step); break;
-        case STEP_EXTERN: status = plan_run_extern(call, (const ExternStep *)step); break;
+        case STEP_LAUNCH:
+            status = observed ? run_observed(call, step) : run_launch(call, (const LaunchStep *)step);
+            break;
+        case STEP_EXTERN:
+            status = observed ? run_observed(call, step) : plan_run_extern(call, (const ExternStep *)step);
+            break;
         case STEP_FREE:
         case STEP_RELEASE: run_free(call, (const PlacesStep *)step); break;
         case STEP_RETURN: return give_results(call, (const PlacesStep *)step);
@@ -347,7 +379,7 @@ static PyObject *run(Call *call, PyObject *const *args)
 
 static PyObject *call_with(PlanObject *plan, PyObject *const *args, bool consumes)
 {
-    Call call = {.plan = plan, .consumes = consumes};
+    Call call = {.plan = plan, .consumes = consumes, .profiled = is_profiled()};
     size_t bytes = (size_t)plan->n_slots * sizeof(Slot) + (size_t)PyBytes_GET_SIZE(plan->registers) +
                    (size_t)plan->n_pointers * sizeof(void *) + (size_t)plan->n_numbers * sizeof(int64_t) +
                    (size_t)plan->n_args * sizeof(PyObject *);
@@ -361,7 +393,13 @@ static PyObject *call_with(PlanObject *plan, PyObject *const *args, bool consume
     call.pointers = (void **)((char *)call.registers + PyBytes_GET_SIZE(plan->registers));
     call.numbers = (int64_t *)(call.pointers + plan->n_pointers);
     call.args = (PyObject **)(call.numbers + plan->n_numbers);
+    PyObject *range = call.profiled ? range_begin(plan->name) : NULL;
+    int64_t begin = plan->times.obj != NULL ? nanoseconds() : 0;
     PyObject *results = run(&call, args);
+    if (plan->times.obj != NULL) {
+        measure(plan, 0, begin);
+    }
+    range_end(range);
     if (memory != (char *)few) {
         PyMem_Free(memory);
     }

@@ -1,4 +1,5 @@
 /* Callables around a function: Region calls it with its frames seen by the hook, disabled with the hook off. */
+#include "observe.h"
 #include "onegraph.h"
 #include <stddef.h>
 #include <string.h>
@@ -15,6 +16,18 @@ typedef struct {
     PyObject *weakrefs;
 } WrapperObject;
 
+/* A range of the profile, by the name of what is called. */
+static PyObject *region_range(PyObject *self)
+{
+    PyObject *own = PyObject_GetAttrString(self, "__qualname__");
+    PyObject *name = own == NULL ? NULL : PyUnicode_FromFormat("onegraph region %S", own);
+    PyObject *range = name == NULL ? NULL : range_begin(name);
+    Py_XDECREF(own);
+    Py_XDECREF(name);
+    PyErr_Clear();
+    return range;
+}
+
 static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     WrapperObject *region = (WrapperObject *)self;
@@ -26,6 +39,7 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
         state->watching = tstate->c_traceobj;
     }
     state->watchers = tstate->tracing;
+    PyObject *range = is_profiled() ? region_range(self) : NULL;
     state->context = eager_is_forced ? NULL : region->context;
     PyObject *result = PyObject_Vectorcall(region->function, args, nargsf, names);
     state->context = outer.context;
@@ -33,6 +47,7 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
     state->watchers = outer.watchers;
     memcpy(state->settings, outer.settings, sizeof(outer.settings));
     hook_leave(place);
+    range_end(range);
     return result;
 }
 

@@ -1,5 +1,6 @@
 """The C extension: the frame hook, the guard evaluator and the graph launcher (csrc/)."""
 
+from array import array
 from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final, Generic, Literal, NoReturn, ParamSpec, TypeVar, final
@@ -210,8 +211,9 @@ class Plan:
 
     The parts are 64-bit words, written by `compiler/runtime/launcher.py` and not checked: of the steps, of where the
     inputs go, of the constants, of the registers' first values. `room`: how many pointers, sizes and arguments a step
-    needs at most. `sanitizer` is told who wrote over a fence, and raises. Raises NotImplementedError where this torch
-    has not what it needs. Runs below autograd and autocast.
+    needs at most. `sanitizer` is told who wrote over a fence, and raises. A call is a range of this `name` for torch's
+    profiler, and adds to the `times`. Raises NotImplementedError where this torch has not what it needs. Runs below
+    autograd and autocast.
     """
 
     def __new__(
@@ -226,6 +228,8 @@ class Plan:
         threads: int = 0,
         keep: object = None,
         sanitizer: Callable[[object, int], None] | None = None,
+        name: str = ...,
+        times: array[int] | None = None,
     ) -> Plan: ...
     def __call__(self, *args: Any) -> tuple[Any, ...]: ...
     def consume(self, inputs: list[Any], /) -> tuple[Any, ...]:

@@ -223,6 +223,7 @@ def _start_logs() -> None:
     logs.attach(events, names)
     import_module("onegraph.tools.torch_logs").attach_torch(events)
     import_module("onegraph.tools.debugging.attach").attach_files(events)
+    import_module("onegraph.tools.compile_progress").attach_progress(events)
     events.subscribe(import_module("onegraph.tools.times").TIMES.note)
     events.subscribe(import_module("onegraph.tools.counters").counters.note)
 

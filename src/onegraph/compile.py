@@ -222,6 +222,7 @@ def compile_module(original: torch.nn.Module, region: Region, settings: dict[str
     cls = type(original)
     call: Any = _C.Region(root_function(original, cls.__name__), region.context)
     write_signature(call, original)
+    call.__qualname__ = cls.__qualname__  # in the profile
     call.onegraph_region = region
     facts = {"onegraph_original": original, "onegraph_settings": settings, "onegraph_region": region}
     if isinstance(cls.forward, FunctionType):

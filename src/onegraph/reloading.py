@@ -109,7 +109,7 @@ def reloaded(data: bytes, cx: Context, outgrown: Callable[[], object]) -> Callab
             run = launched(graph, cx)
             return None if run is None else compiled_alone(call, run, run_eagerly(eager))
         case KeptPair(pair, forward, backwards, eager, others):
-            runs = [launched(graph, cx) for graph in (forward, *backwards)]
+            runs = [launched(forward, cx), *[launched(graph, cx, consumes=True) for graph in backwards]]
             if any(run is None for run in runs):
                 return None
             specialize = _Others({(each.number, each.pattern): each for each in others}, cx, outgrown)
@@ -118,8 +118,8 @@ def reloaded(data: bytes, cx: Context, outgrown: Callable[[], object]) -> Callab
     raise ValueError("these bytes are no compiled call")
 
 
-def launched(graph: bytes, cx: Context) -> Any:
-    return kept_graphs.relaunched(kept_graphs.CODEC.decode(graph), cx)
+def launched(graph: bytes, cx: Context, consumes: bool = False) -> Any:
+    return kept_graphs.relaunched(kept_graphs.CODEC.decode(graph), cx, consumes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class _Others:
 
     def __call__(self, number: int, pattern: tuple[bool, ...]) -> Backward | None:
         kept = self.known.get((number, pattern))
-        run = launched(kept.graph, self.cx) if kept is not None and kept.graph is not None else None
+        run = launched(kept.graph, self.cx, consumes=True) if kept is not None and kept.graph is not None else None
         if kept is None or (kept.graph is not None and run is None):
             self.outgrown()
             return None

@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks import dynamic, memory, report, training, writing
-from benchmarks.cold import FirstCallFailed, descendants, first_call
+from benchmarks import dynamic, memory, report, training, warm, writing
+from benchmarks.cold import Cold, FirstCallFailed, descendants, first_call
 from benchmarks.measure import Result, Sample, Settings, interleaved, repeats, sample, seconds
+from benchmarks.starts import program
 
 
 def result(suite: str, **medians: float) -> Result:
@@ -133,6 +134,41 @@ def test_a_process_that_fails_says_why() -> None:
 
     with pytest.raises(FirstCallFailed, match="IndexError|TypeError|KeyError|ValueError"):
         first_call("onegraph", "no such work")
+
+
+def test_warm_starts_follow_cold_ones_in_the_same_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def fake(contender: str, work: str, caches: str = "", script: Path | None = None) -> Cold:
+        if contender == "stock" and len(asked) > 4:
+            raise FirstCallFailed("of the stock compiler")
+        left = Path(caches, "left")
+        asked.append((contender, "warm" if left.exists() else "cold"))
+        left.touch()
+        return Cold(1.0, 0.25 * len(asked), 0, 0.125, {"translate": 0.5, "compile": 0.25})
+
+    monkeypatch.setattr(warm, "first_call", fake)
+    rows = list(warm.of_program(program("x+1"), str(tmp_path), 3))
+    ours, theirs = [("onegraph", "cold"), ("onegraph", "warm")], [("stock", "cold"), ("stock", "warm")]
+    assert asked == [*theirs, *ours, *ours, *ours]  # the third round begins with the stock compiler, which fails then
+    assert [row.name.rpartition(": ")[2] for row in rows] == ["cold", "warm"]
+    assert rows[1].samples["onegraph"].median == 1.5 and rows[1].samples["stock"].median == 0.5
+    assert rows[1].note.endswith(
+        "warm: stock fails, 0.125 s of onegraph's 1.000 pack weights, translate 0.500, compile 0.250"
+    )
+
+
+def test_programs_are_chosen_by_name() -> None:
+    assert program("breaks").name == "ten graph breaks"
+    with pytest.raises(ValueError, match=r"unknown program 'no'; accepted: x\+1, gpt2, bert"):
+        program("no")
+
+
+def test_a_warm_start_is_measured_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEGRAPH_VERIFY", "0")  # which runs all stages
+    found = [first_call("onegraph", "x+1", caches=str(tmp_path), script=warm.SCRIPT) for _ in range(2)]
+    assert all(each.cpu > each.stages["translate"] > 0 for each in found)
+    assert "compile: lower" in found[0].stages and "compile: lower" not in found[1].stages  # plans are found
 
 
 def test_a_sequence_of_sizes_is_measured_in_a_process_of_its_own(tmp_path: Path) -> None:

@@ -7,15 +7,18 @@ import os
 import runpy
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import torch
+from import_graph import ROOT
 
 import onegraph
 from onegraph.base import events as ev
 from onegraph.base.config import Config
 from onegraph.base.events import Location
+from onegraph.tools.debugging.attach import Writers
 from onegraph.tools.debugging.debug_dir import DebugDir
 from onegraph.tools.debugging.debug_files import FILES
 from onegraph.tools.debugging.writing import Careful
@@ -164,3 +167,47 @@ def test_a_debugger_stops_in_residual_code(tmp_path: Path) -> None:
     assert "program.py(12)<module>()" in done.stdout and done.stdout.count("tensor([2., 2.])") == 2
     residual = run_of(tmp_path / "debug") / "000_0_f" / "residual.py"
     assert residual.read_text().splitlines()[4] == "    k0_(log, [2])"
+
+
+LATER = """
+import sys, torch, onegraph
+
+def told():
+    return [name for name in sys.modules if name.startswith("onegraph.tools.debugging.debug")]
+
+f = onegraph.compile(lambda x: x.sin() + 1, dynamic=False)
+f(torch.ones(2))
+print(told())
+onegraph.config.debug = True
+f(torch.ones(3))
+print(len(told()))
+"""
+
+
+def test_writers_are_imported_for_the_first_version_that_is_written(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "ONEGRAPH_DEBUG_DIR": str(tmp_path / "debug")}
+    done = subprocess.run([sys.executable, "-c", LATER], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "[]\n2\n"), done.stderr
+    (piece,) = (path for path in run_of(tmp_path / "debug").iterdir() if path.is_dir())
+    assert "version 1 is needed, because `x` had size [2], has [3]" in (piece / "log.txt").read_text()
+
+
+def test_what_led_to_a_version_stays_with_its_thread(tmp_path: Path) -> None:
+    writers, places = Writers(), [Location("t.py", number, f"f{number}") for number in range(8)]
+    config = Config(debug=True, debug_dir=tmp_path / "debug")
+    ready = threading.Barrier(len(places))
+
+    def compile_again(place: Location) -> None:
+        ready.wait()
+        writers.note(ev.Recompiled(place, f"because of {place.line}"))
+        ready.wait()
+        writers.note(ev.FrameStarted(place, 1, place.line, 1, config))
+
+    threads = [threading.Thread(target=compile_again, args=(place,)) for place in places]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    logs = {path.parent.name[-2:]: path.read_text() for path in run_of(tmp_path / "debug").glob("*/log.txt")}
+    assert len(logs) == len(places)
+    assert all(logs[place.function].count(f"because of {place.line}") == 1 for place in places)

@@ -46,6 +46,26 @@ def test_the_toy_example(explain: Callable[..., Explanation]) -> None:
     assert "between 3 ops in graph 1 and 2 ops in graph 2" in explanation
 
 
+def test_what_costs_most_comes_first() -> None:
+    def f(x):
+        print("soon")
+        y = x
+        for _ in range(40):
+            y = y.sin() + 1
+        return y if y.sum() > 0 else -y
+
+    found = onegraph.explain(f)(torch.ones(3))
+    assert [reason.code for reason in found.break_reasons] == ["print", "data-dependent-branch"]
+    assert [finding.title for finding in found.findings] == [
+        "Graph break: the truth of a tensor decides what runs next",
+        "Graph break: call of print, which writes to the terminal",
+    ]
+    assert found.findings[0].seconds > found.findings[1].seconds > 0
+    text = str(found)
+    dearest, other = text.index(" s: Graph break: the truth"), text.index(" s: Graph break: call of print")
+    assert text.index("Break reasons:") < text.index("What costs most") < dearest < other
+
+
 def test_all_breaks_of_a_run_are_named() -> None:
     @onegraph.disable
     def eager(x):

@@ -6,6 +6,8 @@ import logging
 import os
 import subprocess
 import sys
+import time
+from array import array
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,9 +19,14 @@ from import_graph import ROOT
 import onegraph
 from onegraph.base import events as ev
 from onegraph.base.events import Events, Location
+from onegraph.ir.plan import Alloc, ExecPlan, ExternCall, Free, KernelInfo, Launch, Pointer, Return
+from onegraph.ir.types import F32
+from onegraph.tools.html_report import memory_watch
 from onegraph.tools.html_report.collect import Collector
-from onegraph.tools.html_report.data import Report
+from onegraph.tools.html_report.data import Limits, MemoryCurve, Report
 from onegraph.tools.html_report.findings import findings
+from onegraph.tools.html_report.limits import machine_limits
+from onegraph.tools.html_report.memory_watch import MemoryWatch
 from onegraph.tools.html_report.page import page
 from onegraph.tools.html_report.tally import MOST_ENTRIES, MOST_VERSIONS, Texts
 
@@ -87,6 +94,129 @@ def of_program() -> Report:
     events.emit(ev.OperatorFellBack(F, "autograd", "a subclass"))
     events.emit(ev.GradientsPlanned(G, 64, 2, ("relu",), "y: f32[4]"))
     return collector.report("train.py --fast")
+
+
+def plan_of_two() -> ExecPlan:
+    """A call of a library and a kernel, twice."""
+    call = ExternCall("aten.mm.default", (), (), (None,), (None,), False, 1000, 50_000)
+    steps = (
+        Alloc(0, F32, (10,), (1,), "cpu"),
+        call,
+        Alloc(1, F32, (30,), (1,), "cpu"),
+        Launch(0, (Pointer(0),)),
+        Free((0,)),
+        Launch(0, (Pointer(1),)),
+        Return(()),
+    )
+    return ExecPlan((), (), 2, 0, (KernelInfo("add_1", (), (), 400, 100),), steps)
+
+
+def test_runs_of_kernels_are_added_up() -> None:
+    events, collector = gathered()
+    times = array("q", [0] * 8)
+    broken = ev.GraphBroken(F, "print", "call of print", user_stack=(F,))
+    compile_frame(events, F, 0.5, ev.MemoryPlanned(F, 160, 160, "", plan_of_two(), times), broken)
+    assert not collector.ran_kernels()
+    times[:] = array("q", [10, 9_000_000, 10, 5_000_000, 10, 1_000_000, 10, 2_000_000])  # it has run
+    assert collector.ran_kernels()
+    report = collector.report(limits=Limits(1e9, 1e12))
+    product, added = report.rows
+    assert (product.name, product.of_library, product.runs, product.moved, product.flops) == (
+        "aten.mm.default", True, 10, 10_000, 500_000,
+    )  # fmt: skip
+    assert (added.name, added.runs, added.nanoseconds, added.moved) == ("add_1", 20, 3_000_000, 8_000)
+    assert added.share(Limits(1e9, 1e12)) == pytest.approx(8_000 / 0.003 / 1e9)
+    assert product.is_bound_by_memory(Limits(1e9, 1e9)) is False and product.is_bound_by_memory(Limits(1e6, 1e12))
+    (frame,) = report.frames
+    assert (frame.runs.runs, frame.runs.seconds, frame.runs.inside) == (10, 0.009, 0.008)
+    assert frame.memory == (0, 40, 160, 120)
+    (finding,) = findings(report)
+    assert (finding.seconds, finding.lost, finding.cost) == (0.5, pytest.approx(0.001), (pytest.approx(0.501), 0))
+    text = Tree(page(report)).text
+    for said in ("add_1", "library in f", "under 1% of memory", "9 ms in 10 runs", "1 ms between kernels"):
+        assert said in text
+
+
+def test_calls_that_ran_eagerly_are_counted() -> None:
+    events, collector = gathered()
+    compile_frame(events, F, 0.25)
+    for event in (ev.RecompileLimitReached(F, 1, "`x` changed"), *(ev.RanEagerly(F) for _ in range(5))):
+        events.emit(event)
+    for _ in range(3):
+        events.emit(ev.GraphFailed(G, "IndexError: 3", True))
+    report = collector.report()
+    assert [(eager.kind, eager.count, eager.calls) for eager in report.eager] == [("limit", 1, 5), ("failed", 3, 3)]
+    assert [(finding.seconds, finding.calls) for finding in findings(report)] == [(0.25, 5), (0.0, 3)]
+    assert "5 calls ran eagerly" in Tree(page(report)).text
+
+
+def test_what_was_found_on_disk_is_told_by_stage() -> None:
+    _, collector = gathered(
+        ev.DiskSearched(F, "plan", True),
+        ev.DiskSearched(F, "plan", False),
+        ev.DiskSearched(F, "plan", False),
+        ev.DiskSearched(G, "plan", False, "sizes that change"),
+        ev.KernelsCompiled(G, 3, 0.25),
+        ev.KernelsCompiled(G, 4, 0.5, cached=True),
+    )
+    assert [(each.stage, each.place, each.found, each.missed, each.reason) for each in collector.report().lookups] == [
+        ("kernels", G, 4, 3, ""),
+        ("plan", F, 1, 2, ""),
+        ("plan", G, 0, 1, "sizes that change"),
+    ]
+    assert "sizes that change" in Tree(page(collector.report())).text
+
+
+def test_what_follows_a_break_is_told_from_another_object() -> None:
+    events, collector = gathered()
+    for line in (3, 5, 3):
+        events.emit(ev.FrameStarted(F, 0, line=line))
+        events.emit(ev.StageTimed(F, "translate", 0.1))
+    (frame,) = collector.report().frames
+    assert [version.reason for version in frame.versions] == [
+        "the first call",
+        "the first call of the code behind a graph break, from line 5 on",
+        "the first call of another object with this code",
+    ]
+
+
+def test_memory_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_watch, "INTERVAL", 1e-5)
+    monkeypatch.setattr(memory_watch, "MOST_SAMPLES", 8)
+    watch = MemoryWatch()
+    watch.start()
+    watch.note(ev.FrameStarted(F))
+    time.sleep(0.05)
+    watch.note(ev.FrameEnded(F))
+    watch.stop()
+    curve = watch.curve()
+    assert 1 < len(curve.samples) <= 9 and all(held > 1 << 20 for _, held in curve.samples)
+    ((begin, end),) = curve.compiled
+    assert end - begin >= 0.05
+    assert "<polyline" in page(Collector().report(curve=curve)) and "<rect" in page(Collector().report(curve=curve))
+    assert "<svg" not in page(Collector().report(curve=MemoryCurve(((0.0, 1),))))
+
+
+def test_the_limits_of_this_machine_are_plausible() -> None:
+    limits = machine_limits()
+    assert limits is not None and 1e8 < limits.bandwidth < 1e13 and 1e8 < limits.arithmetic < 1e15
+
+
+def test_two_hundred_regions_are_a_page_of_moderate_size() -> None:
+    events, collector = gathered()
+    for number in range(200):
+        place = Location(f"m{number}.py", number + 1, f"f{number}")
+        again = ev.Recompiled(place, "`x` had size [2], has [3]", place, 1)
+        broken = ev.GraphBroken(place, "print", f"call {number} of print", "it writes", ("print later",), (place,))
+        text = "graph(x)\n" * 50
+        compile_frame(events, place, 0.1, ev.GraphCaptured(place, 50, 1, text), broken, ev.MemoryPlanned(place, 9, 9))
+        events.emit(again)
+        compile_frame(events, place, 0.1, ev.GraphCaptured(place, 50, 1, text), index=1)
+    begun = time.process_time()
+    made = page(collector.report())
+    assert time.process_time() - begun < 5  # of about a quarter of a second
+    tree = Tree(made)
+    assert tree.tags["details"] >= 600 and len(made) < 2_000_000
 
 
 def test_events_become_data() -> None:

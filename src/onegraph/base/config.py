@@ -313,6 +313,17 @@ class Config:
         1.0,
         "the share of the memory between forward and backward that is kept; for less, more is computed again",
     )
+    progress: bool = _option(
+        _SWITCH,
+        True,
+        "show on a terminal what is being compiled, and in which stage it is, where it takes over 2 seconds",
+    )
+    measure: bool = _option(
+        _SWITCH, False, "count how often each kernel runs, and how long it takes, for a report of the run"
+    )
+    perf_map: bool = _option(
+        _SWITCH, False, "tell perf the names of kernels, in /tmp/perf-PID.map, as far as they are compiled with it on"
+    )
     threads: int = _option(_COUNT, 0, "threads for kernels; 0 follows torch.get_num_threads()")
     target_cpu: str = _option(_TEXT, "", "LLVM name of the cpu to compile for; '' is this one")
 

@@ -184,6 +184,13 @@ class FrameSkipped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RanEagerly(Event):
+    """A call of a frame that is left alone, or has no version that fits. Told under the option `measure` only."""
+
+    channel: ClassVar[str] = "skips"
+
+
+@dataclass(frozen=True, slots=True)
 class Recompiled(Event):
     """A new version is compiled because every existing one has a guard that failed.
 
@@ -294,12 +301,17 @@ class BoundsChecked(Event):
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlanned(Event):
-    """The execution plan: allocations, launches, library calls. `total` and `peak` are bytes, results included."""
+    """The execution plan: allocations, launches, library calls. `total` and `peak` are bytes, results included.
+
+    `plan` is the `ExecPlan` itself. `times` are filled as it runs, under the option `measure`; see `launcher`.
+    """
 
     channel: ClassVar[str] = "memory"
     total: int = 0
     peak: int = 0
     text: Text = ""
+    plan: Any = None
+    times: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,14 +340,7 @@ class OperatorFellBack(Event):
     nanoseconds: int = 0
 
 
-# ---- the captures on disk -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureLoaded(Event):
-    """The capture of a frame and what was compiled of it were found on disk: nothing was traced."""
-
-    channel: ClassVar[str] = "cache"
+# ---- what is kept on disk -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +364,16 @@ class CaptureUnkept(Event):
     """A capture cannot be kept on disk: each process captures the frame anew."""
 
     channel: ClassVar[str] = "cache"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSearched(Event):
+    """The cache on disk was asked for what a stage makes. `reason` says why nothing of it is kept there."""
+
+    channel: ClassVar[str] = "cache"
+    stage: str = ""
+    found: bool = False
     reason: str = ""
 
 

@@ -186,6 +186,7 @@ class Region:
             _, versions = self._versions.setdefault(tuple(map(id, at)), (at, Versions()))
         with versions.lock:
             if versions.closed and _C.exchange_setting("error_on_graph_break") is not True:
+                self._tell_eager(code)
                 return None
             for version in versions.compiled:
                 if version.guards.native.check(function, values):
@@ -219,6 +220,7 @@ class Region:
             total = versions_of(places(code, values))
         is_another = versions.compiled or total >= most
         if is_another and not self._may_recompile(function, values, versions, total, cx):
+            self._tell_eager(code)
             return None
         versions.number = next(_NUMBERS) if versions.number is None else versions.number
         line = next((line for *_, line in code.co_lines() if line), code.co_firstlineno)
@@ -239,12 +241,18 @@ class Region:
             versions.closed = versions.skipped > result.again
             if result.whole:
                 return _C.EAGERLY
-            return _C.SKIP if versions.closed and len(places(code, values)) == 1 else None
+            for_good = versions.closed and not cx.config.measure and len(places(code, values)) == 1
+            return _C.SKIP if for_good else None
         if isinstance(result, Failing):
             return result
         version = Version(result, self._entry(result), cx.config, said(), function.__globals__)
         versions.compiled.append(version)
         return version.entry
+
+    def _tell_eager(self, code: CodeType) -> None:
+        cx = self.cx
+        if cx.config.measure:
+            cx.emit(ev.RanEagerly(Location.of_code(code)))
 
     def _entry(self, made: Translated) -> Any:
         return _C.Entry(made.code, made.guards.native, self.context, made.levels, made.opened)

@@ -62,6 +62,9 @@ class Known:
     bytes: int | None = None
 
 
+UNKNOWN = Known()
+
+
 def check_read_plan(
     plan: ExecPlan, module: GraphModule, constants: Mapping[str, torch.Tensor], recipes: Collection[str]
 ) -> None:
@@ -83,7 +86,7 @@ def check_read_plan(
 def known_of(value: Any) -> Known:
     """What the graph says of a tensor; sizes that are symbols say nothing."""
     if not isinstance(value, torch.Tensor):
-        return Known()
+        return UNKNOWN
     dtype = str(value.dtype).removeprefix("torch.")
     if value.layout is not torch.strided or not all(type(n) is int for n in (*value.shape, *value.stride())):
         return Known(dtype)
@@ -190,7 +193,7 @@ class _Checker:
 
     # ---- places ------------------------------------------------------------------------------------------------------
 
-    def define(self, place: Slot | Register, known: Known = Known()) -> None:
+    def define(self, place: Slot | Register, known: Known = UNKNOWN) -> None:
         match place:
             case Slot(number):
                 self.require(0 <= number < self.plan.slots, "a slot")

@@ -16,7 +16,7 @@ from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.cpu_code import KEPT
 from onegraph.compiler.kept_plans import LARGEST_TABLE, PLAN_CLASSES, Table
-from onegraph.compiler.launched import launched
+from onegraph.compiler.launched import graph_name, launched
 from onegraph.compiler.library.convolution import Window
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.runtime.launcher import launcher
@@ -93,14 +93,14 @@ def is_kept(tensor: torch.Tensor) -> bool:
     )  # fmt: skip
 
 
-def relaunched(kept: KeptGraph, cx: Context) -> Any:
+def relaunched(kept: KeptGraph, cx: Context, consumes: bool) -> Any:
     """What runs the graph; None if the code of a kernel is gone."""
     code = KEPT.load(kept.plan.kernels, kept.objects, cx)
     if code is None:
         return None
     constants = {name: table.tensor() for name, table in kept.constants}
     recipes = {name: recipe.made() for name, recipe in kept.recipes}
-    return launched(kept.plan, code.addresses, code.keep, constants, recipes, cx, launcher)
+    return launched(kept.plan, code, constants, recipes, cx, launcher, graph_name(cx, consumes), None)
 
 
 def _of_torch(kind: type, name: str) -> object:

@@ -17,6 +17,7 @@ from onegraph.base.codec import Codec, Named
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, cache_of, key_of
+from onegraph.base.events import DiskSearched
 from onegraph.compiler.graph_key import Undescribed, attribute, contents, graph_text
 from onegraph.compiler.kept_check import check_read_plan
 from onegraph.compiler.library.recipe import Recipe
@@ -106,6 +107,7 @@ class PlanPlace:
 
     disk: DiskCache
     key: str
+    consumes: bool
 
     @contextmanager
     def find_or_make(self) -> Iterator[KeptPlan | None]:
@@ -144,9 +146,10 @@ def place_of(
         return None
     try:
         text = graph_text(module, target, given, consumes, config)
-    except Undescribed:
+    except Undescribed as why:
+        cx.emit(DiskSearched(cx.frame, "plan", False, str(why)))
         return None
-    return PlanPlace(disk, key_of("plan", target.kept.identity(config.target_cpu), text))
+    return PlanPlace(disk, key_of("plan", target.kept.identity(config.target_cpu), text), consumes)
 
 
 def _read(data: bytes) -> KeptPlan | None:

@@ -14,18 +14,19 @@ from torch.fx import GraphModule
 from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
-from onegraph.base.events import BoundsChecked, FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
+from onegraph.base.events import BoundsChecked, DiskSearched, FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
 from onegraph.base.pipeline import run_passes, timed
 from onegraph.compiler.kept_check import check_read_plan
 from onegraph.compiler.kept_graphs import KeptGraph, kept_graph
 from onegraph.compiler.kept_plans import KeptPlan, PlanPlace, place_of
-from onegraph.compiler.launched import launched
+from onegraph.compiler.launched import graph_name, launched
 from onegraph.compiler.lower.graph import Lowered, lower_graph
 from onegraph.compiler.lower.left import Left, announce
 from onegraph.compiler.lower.size_facts import size_facts
 from onegraph.compiler.memory.check import check_plan
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.executor import Executor
+from onegraph.compiler.runtime.launcher import no_times
 from onegraph.compiler.target import Target
 from onegraph.ir.index import Index
 from onegraph.ir.loop import Program
@@ -87,7 +88,9 @@ def compile_graph(
         with timed(cx, "compile: find plan"):
             place = place_of(module, cx, target, given, consumes)
             entry = None if place is None else made.enter_context(place.find_or_make())
-            found = None if entry is None else reloaded(entry, module, cx, target)
+            found = None if entry is None else reloaded(entry, module, cx, target, consumes)
+        if place is not None:
+            cx.emit(DiskSearched(cx.frame, "plan", found is not None))
         return found if found is not None else compiled(module, cx, target, given, consumes, place)
 
 
@@ -115,11 +118,13 @@ def compiled(
         check_plan(fused, steps, code.functions, given, facts, code.begins)
         if target.kept is not None and not cx.config.sanitize:
             check_read_plan(steps, module, lowered.constants, lowered.recipes)
-    cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
+    times = no_times(steps) if cx.config.measure else None
+    cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps), steps, times))
     if place is not None:
         with timed(cx, "compile: keep plan"):
             place.store(steps, code, lowered, len(fused.kernels), module)
-    run = launched(steps, code.addresses, code.keep, lowered.constants, lowered.recipes, cx, target.launch)
+    constants, recipes, name = lowered.constants, lowered.recipes, graph_name(cx, consumes)
+    run = launched(steps, code, constants, recipes, cx, target.launch, name, times)
     texts = {
         "aten": lambda: str(module.graph),
         "loops": lambda: format_program(lowered.program),
@@ -143,7 +148,7 @@ def scheduled(module: GraphModule, cx: Context, target: Target) -> tuple[Lowered
     return lowered, fused
 
 
-def reloaded(entry: KeptPlan, module: GraphModule, cx: Context, target: Target) -> NativeGraph | None:
+def reloaded(entry: KeptPlan, module: GraphModule, cx: Context, target: Target, consumes: bool) -> NativeGraph | None:
     """The graph by its plan on disk, if the code of its kernels is there, too. Texts of stages are made anew."""
     if target.kept is None:
         return None
@@ -166,7 +171,8 @@ def reloaded(entry: KeptPlan, module: GraphModule, cx: Context, target: Target) 
         **{stage: partial(lambda stage: built().texts[stage](), stage) for stage in target.kept.stages},
     }
     try:
-        run = launched(steps, code.addresses, code.keep, constants, recipes, cx, target.launch)
+        times = no_times(steps) if cx.config.measure else None
+        run = launched(steps, code, constants, recipes, cx, target.launch, graph_name(cx, consumes), times)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
         return None
     announce(entry.left, cx)
@@ -174,7 +180,7 @@ def reloaded(entry: KeptPlan, module: GraphModule, cx: Context, target: Target) 
     cx.emit(FusionDone(cx.frame, entry.kernels, texts["fused"]))
     seconds, assembly = thread_time() - start, texts.get("asm", "")
     cx.emit(KernelsCompiled(cx.frame, len(steps.kernels), seconds, True, lambda: built().text(), assembly))
-    cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), texts["memory"]))
+    cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), texts["memory"], steps, times))
     fallbacks = operators_of(entry.left)
     kept = kept_graph(steps, entry.objects, constants, recipes, entry.kernels, fallbacks)
     return NativeGraph(run, steps, code.addresses, entry.kernels, fallbacks, kept, texts)

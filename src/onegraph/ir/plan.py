@@ -126,12 +126,16 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class ExternCall:
+    """`moved` and `flops` are the bytes and the operations of arithmetic of one call; 0 if they are not known."""
+
     operator: str
     args: tuple[PlanArgument, ...]
     kwargs: tuple[tuple[str, PlanArgument], ...]
     outputs: tuple[Slot | Register | None, ...]
     expected: tuple[tuple[tuple[Int, ...], tuple[Int, ...]] | None, ...]
     several: bool = False
+    moved: int = 0
+    flops: int = 0
 
     @property
     def inference(self) -> bool:
@@ -161,12 +165,15 @@ PlanStep = Compute | Alloc | ViewOf | Launch | ExternCall | Free | Return
 class KernelInfo:
     """A compiled function. Launches of equal kernels share one. `errors` are (exception name, message).
 
-    `accesses` of a kernel that checks them are (operand, what is done there).
+    `accesses` of a kernel that checks them are (operand, what is done there). `moved` and `flops` are the bytes and the
+    operations of arithmetic of one launch; 0 where sizes are symbols.
     """
 
     name: str
     errors: tuple[tuple[str, str], ...] = ()
     accesses: tuple[tuple[int, str], ...] = ()
+    moved: int = 0
+    flops: int = 0
 
 
 @dataclass(frozen=True, slots=True)

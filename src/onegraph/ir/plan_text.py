@@ -103,7 +103,7 @@ def plan_bytes(plan: ExecPlan) -> tuple[int, int]:
     for step in plan.steps:
         match step:
             case Alloc(target=target):
-                sizes[target] = _bytes(step)
+                sizes[target] = allocated(step)
                 total += sizes[target]
                 alive += sizes[target]
                 peak = max(peak, alive)
@@ -112,7 +112,8 @@ def plan_bytes(plan: ExecPlan) -> tuple[int, int]:
     return total, peak
 
 
-def _bytes(alloc: Alloc) -> int:
+def allocated(alloc: Alloc) -> int:
+    """The bytes of a tensor that a plan makes; 0 for one of symbolic size."""
     shape = [size for size in alloc.shape if isinstance(size, int)]
     strides = [stride for stride in alloc.strides if isinstance(stride, int)]
     if len(shape) < len(alloc.shape) or len(strides) < len(alloc.strides) or 0 in shape:

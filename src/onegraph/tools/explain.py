@@ -8,6 +8,8 @@ from typing import Any, ParamSpec, overload
 from onegraph.base.arguments import check_suspending, check_target
 from onegraph.capture.directives.hatches import beside
 from onegraph.compile import EVENTS, compile
+from onegraph.tools.html_report.collect import Collector
+from onegraph.tools.html_report.findings import findings
 from onegraph.tools.record import recording
 from onegraph.tools.report import Explanation, summarize
 
@@ -32,8 +34,8 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Returns:
         An `Explanation`. It prints; has `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`,
-        `ops_per_graph`, `library_calls`, `out_guards` and `compile_times`; and unpacks to `explanation, out_guards,
-        graphs, ops_per_graph`, of which the first is its text.
+        `ops_per_graph`, `library_calls`, `out_guards`, `compile_times` and `findings`, the dearest first; and unpacks
+        to `explanation, out_guards, graphs, ops_per_graph`, of which the first is its text.
 
     Raises:
         InvalidArgument: for what cannot be compiled.
@@ -43,8 +45,13 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     @beside
     def run(*args: Any, **kwargs: Any) -> Explanation:
-        with recording(EVENTS) as recorded:
-            compile(function, backend="lowered", options={"share_versions": False})(*args, **kwargs)
-        return summarize(recorded)
+        collector = Collector()
+        unsubscribe = EVENTS.subscribe(collector.note)
+        try:
+            with recording(EVENTS) as recorded:
+                compile(function, backend="lowered", options={"share_versions": False})(*args, **kwargs)
+        finally:
+            unsubscribe()
+        return summarize(recorded, findings(collector.report()))
 
     return run(*args, **kwargs) if args or kwargs else run

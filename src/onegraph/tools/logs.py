@@ -84,6 +84,8 @@ def describe(event: Event) -> str:
             return f"graph break: {reason} [{code}]"
         case ev.FrameSkipped(reason=reason):
             return f"runs eagerly: {reason}"
+        case ev.RanEagerly():
+            return "runs eagerly once more"
         case ev.Recompiled(reason=reason, compile_index=index):
             return f"version {index} is needed, because {reason}"
         case ev.FrameEnded(seconds=seconds, error=error):
@@ -111,6 +113,10 @@ def describe(event: Event) -> str:
             return f"{'loaded' if cached else 'compiled'} {plural(kernels, 'kernel')} in {seconds:.3f} s"
         case ev.OperatorFellBack(operator=operator, reason=reason):
             return f"{operator} is called as it is" + (f": {reason}" if reason else "")
+        case ev.DiskSearched(stage=stage, found=found, reason=reason):
+            return f"{stage}: {'found' if found else 'not found'} on disk" + (
+                f"; nothing is kept: {reason}" if reason else ""
+            )
         case ev.PassRun(stage=stage, name=name, seconds=seconds):
             return f"{stage}: {name} ({seconds * 1e3:.1f} ms)"
         case ev.StageTimed(stage=stage, seconds=seconds):

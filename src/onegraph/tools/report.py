@@ -10,6 +10,7 @@ from onegraph.base import events as ev
 from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
 from onegraph.base.text import Printer, plural
+from onegraph.tools.html_report.data import Finding
 from onegraph.tools.logs import details
 from onegraph.tools.record import Recorded
 from onegraph.tools.times import Times
@@ -86,6 +87,8 @@ class Explanation:
     library_calls: tuple[LibraryCall, ...] = ()
     #: What graphs keep for their backward passes, and what those compute again.
     gradients: tuple[ev.GradientsPlanned, ...] = ()
+    #: Breaks, recompilations and what ran eagerly, the dearest first, as `onegraph report` ranks them.
+    findings: tuple[Finding, ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
         return iter((str(self), self.out_guards, self.graphs, self.ops_per_graph))
@@ -159,6 +162,12 @@ class Explanation:
             out.line(f"Runs eagerly{_at(skip.frame)}: {skip.reason}")
         for again in self.recompiles:
             out.line(f"Compiled again{_at(again.frame)}: {again.reason}")
+        if len(self.findings) > 1:
+            out.line("What costs most, with the seconds of the processor that compilation took for it:")
+        for number, finding in enumerate(self.findings if len(self.findings) > 1 else (), 1):
+            with out.indented():
+                where = f",{_at(finding.place)}" if finding.place else ""
+                out.line(f"{number}. {finding.seconds:.3f} s: {finding.title}{where}")
         return out.text()
 
     def _between(self, number: int | None) -> str:
@@ -175,8 +184,8 @@ def _at(frame: Location | None) -> str:
     return f" in {frame}" if frame else ""
 
 
-def summarize(recorded: Iterable[Recorded]) -> Explanation:
-    """The report of everything that was recorded."""
+def summarize(recorded: Iterable[Recorded], findings: Iterable[Finding] = ()) -> Explanation:
+    """The report of everything that was recorded, and what was found to cost something."""
     graphs: list[GraphReport] = []
     breaks: list[ev.GraphBroken] = []
     ended: list[int | None] = []
@@ -219,4 +228,5 @@ def summarize(recorded: Iterable[Recorded]) -> Explanation:
         str(times),
         tuple(called),
         tuple(gradients),
+        tuple(findings),
     )

@@ -49,6 +49,7 @@ ROUTES = MappingProxyType(
         "memory": Route(COMPILER, logging.INFO),
         "output_code": Route(COMPILER, logging.DEBUG, ("output_code", "kernel_code", "caching")),
         "fallbacks": Route(COMPILER, logging.INFO, ("perf_hints",)),
+        "cache": Route(COMPILER, logging.DEBUG, ("caching",)),
         "passes": Route(COMPILER, logging.DEBUG),
         "time": Route(COMPILER, logging.DEBUG, ("inductor_metrics",)),
     }

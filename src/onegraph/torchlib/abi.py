@@ -67,6 +67,11 @@ def place(tensor: torch.Tensor) -> tuple[int, int, Numbers, Numbers]:
         return tensor.data_ptr(), int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride()
 
 
+def range_type() -> Any:
+    """What makes a range of a profile, by its name, in `with`; None if this torch has not what the launcher uses."""
+    return private.RANGES.record if private.RANGES.is_there else None
+
+
 # ---- the state of the thread and the process ----
 
 QUESTIONS: dict[str, Callable[[], Any]] = {

@@ -63,10 +63,11 @@ class Shelf:
                 made = replacement(loaded.capture, around, start, cx)
                 if made.guards.native.check(start.function, start.values):
                     history.relearn(loaded.learnt)
-                    cx.emit(ev.CaptureLoaded(cx.frame))
+                    cx.emit(ev.DiskSearched(cx.frame, "capture", found=True))
                     return made
             except DAMAGED as why:
                 cx.emit(ev.CaptureMissed(cx.frame, f"{type(why).__name__}: {why}"))
+        cx.emit(ev.DiskSearched(cx.frame, "capture", found=False))
         return None
 
     def _loaded(self, start: FrameStart, history: History, cx: Context) -> list[tuple[Loaded, Any]]:
@@ -137,7 +138,8 @@ def shelf_of(
 ) -> Shelf | None:
     """Where the captures of a frame are kept; None where they are not to be, or all stages are to be seen."""
     config = cx.config
-    sees_all = config.verify or config.sanitize or config.debug or config.verify_correctness or config.check_unchanged
+    sees_all = config.verify or config.sanitize or config.debug or config.measure
+    sees_all = sees_all or config.verify_correctness or config.check_unchanged
     chooses = config.guard_filter_fn or config.reorderable_logging_functions or config.ignore_logging_functions
     if keeping is None or not config.cache_captures or sees_all or chooses or config.trace_dir is not None:
         return None

@@ -13,6 +13,8 @@ from onegraph.compiler.canonical import CanonicalKernel, canonical
 from onegraph.compiler.codegen.loading import LIVING, Function
 from onegraph.compiler.codegen.module import KernelSource, module_text
 from onegraph.compiler.codegen.native import assembly, compile_text, instructions
+from onegraph.compiler.codegen.perf_map import tell_perf
+from onegraph.compiler.kernel_facts import kernel_bytes, kernel_flops, kernel_name
 from onegraph.compiler.target import Code, Machine
 from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo
@@ -27,7 +29,8 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
     begins: dict[str, tuple[int, ...]] = {}
     for kernel in program.kernels:
         form = canonical(kernel, dtypes, whole=sanitize)
-        name = f"{'checked' if sanitize else 'k'}{blake2b(form.text.encode(), digest_size=8).hexdigest()}"
+        kind = "checked" if sanitize else kernel_name(form.kernel)
+        name = f"{kind}_{blake2b(form.text.encode(), digest_size=8).hexdigest()}"
         names[kernel.name] = name
         begins[kernel.name] = form.begins
         forms[name] = form
@@ -40,6 +43,8 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
         made = module_text(sources, machine, instructions(cpu), sanitize)
         compiled = compile_text(made.text, missing, cpu, cache_of(cx.config, "objects"))
         cached = compiled.cached
+        if cx.config.perf_map:
+            tell_perf(compiled.code, compiled.addresses)
         for name in missing:
             function = Function(
                 compiled.addresses[name], made.errors[name], made.accesses[name], compiled.engine, compiled.kept
@@ -54,7 +59,7 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
 
     return Code(
         {kernel: numbers[name] for kernel, name in names.items()},
-        tuple(KernelInfo(name, each.errors, each.accesses) for name, each in zip(forms, found, strict=True)),
+        tuple(_info(name, forms[name], each) for name, each in zip(forms, found, strict=True)),
         tuple(function.address for function in found),
         found,
         cached,
@@ -63,6 +68,12 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
         begins,
         tuple(function.kept for function in found),
     )
+
+
+def _info(name: str, form: CanonicalKernel, function: Function) -> KernelInfo:
+    dtypes = {f"p{k}": dtype for k, dtype in enumerate(form.dtypes)}
+    cost = kernel_bytes(form.kernel, dtypes), kernel_flops(form.kernel)
+    return KernelInfo(name, function.errors, function.accesses, *cost)
 
 
 def _source(name: str, form: CanonicalKernel) -> KernelSource:

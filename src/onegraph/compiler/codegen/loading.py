@@ -9,6 +9,7 @@ from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import cache_of
 from onegraph.compiler.codegen.native import load_object
+from onegraph.compiler.codegen.perf_map import tell_perf
 from onegraph.compiler.target import Loaded, Machine
 from onegraph.ir.plan import KernelInfo
 
@@ -39,6 +40,8 @@ def load_kernels(infos: Sequence[KernelInfo], objects: Sequence[str], cx: Contex
         loaded = None if disk is None else load_object(kept, [info.name for info in wanted], cpu, disk)
         if loaded is None:
             return None
+        if cx.config.perf_map:
+            tell_perf(loaded.code, loaded.addresses)
         for info in wanted:
             function = Function(loaded.addresses[info.name], info.errors, info.accesses, loaded.engine, kept)
             known[info.name] = LIVING[machine, cpu, info.name] = function

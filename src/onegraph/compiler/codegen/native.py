@@ -37,11 +37,12 @@ _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 class Compiled:
     """Native code; it lives as long as `engine`. `addresses` are those of the functions asked for.
 
-    `kept` is its name on disk, empty where it is not kept there.
+    `code` is an object file. `kept` is its name on disk, empty where it is not kept there.
     """
 
     addresses: Mapping[str, int]
     engine: object
+    code: bytes
     cached: bool
     kept: str
 
@@ -117,7 +118,7 @@ def compile_text(text: str, names: Sequence[str], cpu: str = "", kept: DiskCache
             kept.store(key, code)
         engine = linked(code, target)
         addresses = {name: engine.get_function_address(name) for name in names}
-        return Compiled(addresses, engine, is_found, key if kept is not None else "")
+        return Compiled(addresses, engine, code, is_found, key if kept is not None else "")
 
 
 def load_object(key: str, names: Sequence[str], cpu: str, kept: DiskCache) -> Compiled | None:
@@ -131,7 +132,7 @@ def load_object(key: str, names: Sequence[str], cpu: str, kept: DiskCache) -> Co
             return None
         engine = linked(code, target)
         addresses = {name: engine.get_function_address(name) for name in names}
-        return Compiled(addresses, engine, True, key)
+        return Compiled(addresses, engine, code, True, key)
 
 
 def linked(code: bytes, target: llvm.TargetMachine) -> llvm.ExecutionEngine:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from onegraph.compiler.kernel_facts import library_bytes, library_flops
 from onegraph.compiler.kernels import operands, size_symbols
 from onegraph.compiler.memory.liveness import lifetimes
 from onegraph.compiler.memory.reuse import moves_nothing, overwritten, owned_after, size_of, workspace
@@ -355,13 +356,14 @@ def _step(p: Planner, step: Step, functions: Mapping[str, int], begins: Mapping[
         case Extern(operator, args, kwargs, outputs, several, _):
             values = tuple(p.argument(value) for value in args)
             named = tuple((name, p.argument(value)) for name, value in kwargs)
+            cost = library_bytes(step, p.table), library_flops(step, p.table)
             if p.takes_memory(step):
                 (name,) = writes(step)
                 p.allocate(name)
                 named = (*named, ("out", Slot(p.slot(name))))
-                p.steps.append(ExternCall(OUT_VARIANTS[operator], values, named, (None,), (None,)))
+                p.steps.append(ExternCall(OUT_VARIANTS[operator], values, named, (None,), (None,), False, *cost))
                 return
             targets = tuple(map(p.target, outputs))
             expected = tuple(p.expected(output) for output in outputs)
-            p.steps.append(ExternCall(operator, values, named, targets, expected, several))
+            p.steps.append(ExternCall(operator, values, named, targets, expected, several, *cost))
             p.read_sizes(writes(step))

@@ -59,7 +59,10 @@ def torch_dtype(dtype: DType) -> torch.dtype:
 
 
 class Executor:
-    """Callable with the inputs of a plan; gives its results. `addresses` are those of the plan's kernels."""
+    """Callable with the inputs of a plan; gives its results. `addresses` are those of the plan's kernels.
+
+    Profilers are told nothing of it: the last arguments are the native launcher's alone.
+    """
 
     def __init__(
         self,
@@ -69,6 +72,8 @@ class Executor:
         threads: int = 0,
         code: object = None,
         recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES,
+        name: str = "",
+        times: object = None,
     ) -> None:
         self.plan = plan
         self.code = code  # keeps the memory of the functions

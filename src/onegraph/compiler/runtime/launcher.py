@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -61,8 +62,14 @@ def launcher(
     threads: int = 0,
     keep: object = None,
     recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES,
+    name: str = "",
+    times: array[int] | None = None,
 ) -> _C.Plan | Executor:
-    """The plan as a native callable, or as a Python one where this torch has not what the native one needs."""
+    """The plan as a native callable, or as a Python one where this torch has not what the native one needs.
+
+    The native one is a range of this name for torch's profiler. In `times`, which is zeros at first (`no_times`), it
+    counts how often the graph ran, and its nanoseconds; and behind that, for each kernel and call in order, the same.
+    """
     words = Translation(plan, addresses, recipes)
     steps = [word for step in plan.steps for word in words.step(step)]
     inputs = [word for place in plan.inputs for word in words.place(place)]
@@ -71,9 +78,14 @@ def launcher(
     room = (words.most_pointers, words.most_numbers, words.most_arguments)
     try:
         sanitizer = fence_written if plan.sanitize else None
-        return _C.Plan(*packed, tuple(words.objects), plan.slots, room, threads, keep, sanitizer)
+        return _C.Plan(*packed, tuple(words.objects), plan.slots, room, threads, keep, sanitizer, name, times)
     except NotImplementedError:
         return Executor(plan, addresses, constants, threads, keep, recipes)
+
+
+def no_times(plan: ExecPlan) -> array[int]:
+    """Room for the times of a plan that is to be measured."""
+    return array("q", bytes(16 * (1 + sum(isinstance(step, Launch | ExternCall) for step in plan.steps))))
 
 
 def pack(words: list[int]) -> bytes:
@@ -98,6 +110,7 @@ class Translation:
         self.tensors = tensor_slots(plan.steps)
         self.private = private_slots(plan) if plan.sanitize else frozenset[int]()
         self.most_pointers = self.most_numbers = self.most_arguments = 0
+        self.measured = count(1)  # launches and calls; the number 0 is the whole graph's
 
     def slot(self, number: int) -> int:
         if not 0 <= number < self.plan.slots:
@@ -181,29 +194,31 @@ class Translation:
 
     def launch(self, step: Launch) -> list[int]:
         address = self.addresses[step.kernel]
-        errors = tuple((getattr(builtins, name), text) for name, text in self.plan.kernels[step.kernel].errors)
+        info = self.plan.kernels[step.kernel]
+        errors = tuple((getattr(builtins, name), text) for name, text in info.errors)
         operands = [word for pointer in step.operands for word in (self.slot(pointer.slot), pointer.offset)]
         counts = len(step.sizes), len(step.operands)
         self.most_numbers = max(self.most_numbers, counts[0])
         self.most_pointers = max(self.most_pointers, 2 * counts[1] + 1)
         watch, watched = -1, list[int]()
         if self.plan.sanitize:
-            watch = self.object(Watch(step, self.plan.kernels[step.kernel]))
+            watch = self.object(Watch(step, info))
             watched = [word for w in step.watched for word in (self.integer(w.span), w.itemsize, w.fresh)]
         sizes = self.integers(step.sizes)
-        return [address, step.parallel, self.object(errors), *counts, watch, *operands, *sizes, *watched]
+        told = watch, self.object(info.name), next(self.measured)
+        return [address, step.parallel, self.object(errors), *counts, *told, *operands, *sizes, *watched]
 
     def external(self, step: ExternCall) -> list[int]:
         operator = self.recipes.get(step.operator) or _BOUND.get(step.operator) or find_operator(step.operator)
         names = tuple(name for name, _ in step.kwargs) or None
         args = self.places((*step.args, *(value for _, value in step.kwargs)))
-        count = len(step.args) + len(step.kwargs)
+        given = len(step.args) + len(step.kwargs)
         outputs = []
         for target, layout in zip(step.outputs, step.expected, strict=True):
             outputs += [*self.place(target), *([-1] if layout is None else self.layout(*layout))]
         assert step.several or len(step.outputs) == 1
-        self.most_arguments = max(self.most_arguments, 1 + count)  # there is a place in front
-        counts = len(step.args), count, len(step.outputs)
+        self.most_arguments = max(self.most_arguments, 1 + given)  # there is a place in front
+        counts = len(step.args), given, len(step.outputs), next(self.measured)
         return [self.object(operator), self.object(names), step.several, step.inference, *counts, *args, *outputs]
 
 

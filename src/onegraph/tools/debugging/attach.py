@@ -1,14 +1,57 @@
-"""Lets the debug directory and the structured trace hear of events."""
+"""Lets the debug directory and the structured trace hear of events, once there is something for them to write."""
 
 from __future__ import annotations
 
-from onegraph.base.events import Events
-from onegraph.tools.debugging.debug_dir import DebugDir
-from onegraph.tools.debugging.trace import Trace
-from onegraph.tools.debugging.writing import Careful
+from importlib import import_module
+from threading import get_ident
+
+from onegraph.base.config import Config
+from onegraph.base.events import Event, Events, FrameStarted, Location, Recompiled, Subscriber
+from onegraph.base.locks import Lock
+
+
+class Writers:
+    """Subscriber for both: each version's own configuration says whether they write anything of it.
+
+    They are imported for the first version that is to be written. Until then only the events are kept that may belong
+    to it: why a thread compiles a frame again, which comes before the version begins.
+    """
+
+    def __init__(self) -> None:
+        self._writers: tuple[Subscriber, ...] = ()
+        self._before: dict[tuple[int, Location], list[Event]] = {}
+        self._lock = Lock()
+
+    def note(self, event: Event) -> None:
+        """Subscriber."""
+        match event:
+            case Recompiled(frame=Location() as frame) if not self._writers:
+                self._before.setdefault((get_ident(), frame), []).append(event)
+                return
+            case FrameStarted(frame=Location() as frame, config=Config() as config):
+                before = self._before.pop((get_ident(), frame), [])
+                if config.debug or config.trace_dir is not None:
+                    self._start()
+                    for earlier in before:
+                        self._write(earlier)
+        self._write(event)
+
+    def _write(self, event: Event) -> None:
+        for write in self._writers:
+            write(event)
+
+    def _start(self) -> None:
+        with self._lock:
+            if not self._writers:
+                careful = import_module("onegraph.tools.debugging.writing").Careful
+                directory = import_module("onegraph.tools.debugging.debug_dir").DebugDir()
+                trace = import_module("onegraph.tools.debugging.trace").Trace()
+                self._writers = self._writers or (  # a handler of a signal may have been here meanwhile
+                    careful("the debug directory", directory.note).note,
+                    careful("the structured trace", trace.note).note,
+                )
 
 
 def attach_files(events: Events) -> None:
-    """Subscribe both: each version's own configuration says whether they write anything of it."""
-    events.subscribe(Careful("the debug directory", DebugDir().note).note)
-    events.subscribe(Careful("the structured trace", Trace().note).note)
+    """Subscribe what writes files of what is compiled."""
+    events.subscribe(Writers().note)

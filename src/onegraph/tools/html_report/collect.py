@@ -7,9 +7,10 @@ from threading import get_ident
 
 from onegraph.base.events import Event
 from onegraph.base.text import plural
-from onegraph.tools.html_report.data import Counts, ProgramError, Report, Stage
+from onegraph.tools.html_report.data import Counts, Limits, MemoryCurve, ProgramError, Report, Stage
 from onegraph.tools.html_report.frames import FrameCollector
 from onegraph.tools.html_report.graphs import GraphCollector
+from onegraph.tools.html_report.measured import kernel_rows, total
 from onegraph.tools.html_report.tally import Texts
 from onegraph.tools.profile import Profile
 
@@ -29,25 +30,41 @@ class Collector:
         self._frames.note(event)
         self._graphs.note(event)
 
-    def report(self, command: str = "", error: ProgramError | None = None) -> Report:
-        """Everything so far."""
+    def report(
+        self,
+        command: str = "",
+        error: ProgramError | None = None,
+        limits: Limits | None = None,
+        curve: MemoryCurve | None = None,
+    ) -> Report:
+        """Everything so far, and what else was measured."""
         frames, graphs = self._frames, self._graphs
+        eager = {frame.place: frame.eager_calls for frame in frames.frames.entries.values()}
         made = (frame.made() for frame in frames.frames.entries.values())
         breaks = (broken.made() for broken in frames.breaks.entries.values())
         return Report(
             command,
             Counts(len(frames.frames.entries), frames.graphs, frames.broken, frames.recompilations, graphs.called),
             tuple(sorted(made, key=lambda frame: -frame.seconds)),
-            tuple(sorted(breaks, key=lambda broken: -broken.seconds)),
+            tuple(sorted(breaks, key=lambda broken: -(broken.seconds + broken.runs.around))),
             graphs.fallbacks(),
-            graphs.eager_calls(),
+            graphs.eager_calls(eager),
             tuple(sorted(graphs.gradients.entries.values(), key=lambda planned: -planned.kept)),
             graphs.kernels,
             graphs.memory,
             self._stages(),
+            graphs.lookups(),
+            kernel_rows(frames.measured),
+            total(frames.measured),
+            limits,
+            curve or MemoryCurve(),
             tuple(self._left_out()),
             error,
         )
+
+    def ran_kernels(self) -> bool:
+        """Whether there is something that the machine's limits are asked for."""
+        return any(graph.times[0] for graph in self._frames.measured)
 
     def _stages(self) -> tuple[Stage, ...]:
         """Of all threads, the slowest first."""
@@ -67,6 +84,8 @@ class Collector:
             "further operator": graphs.calls.left_out,
             "further eager call": graphs.eager.left_out,
             "further gradient plan": graphs.gradients.left_out,
+            "further graph without counts of its runs": frames.not_measured,
+            "further place without lookups on disk": graphs.searched.left_out,
             "further text": self._texts.left_out,
         }
         return [plural(count, what) for what, count in counted.items() if count]

@@ -39,11 +39,25 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphRuns:
+    """How often graphs ran, in how many seconds, and how many of these were inside of kernels and libraries."""
+
+    runs: int = 0
+    seconds: float = 0.0
+    inside: float = 0.0
+
+    @property
+    def around(self) -> float:
+        """Seconds between the kernels: what is lost where there are many small ones."""
+        return max(self.seconds - self.inside, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """One compilation of a frame. `reason` says why it was needed; `cause` is the line whose assumption failed.
 
     `again` is true of a recompilation. `seconds` are of the processor, and include what was compiled for it later, such
-    as the graph of its gradients.
+    as the graph of its gradients. `runs` are those of all its graphs.
     """
 
     reason: str
@@ -53,6 +67,7 @@ class Version:
     graphs: tuple[Graph, ...]
     guards: int
     breaks: int
+    runs: GraphRuns
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,15 @@ class Frame:
     shared: int
     kernels: int
     peak: int
+    eager_calls: int
+    #: Bytes that its largest plan holds, behind each step that changes them.
+    memory: tuple[int, ...]
+
+    @property
+    def runs(self) -> GraphRuns:
+        """Of the graphs of all versions."""
+        found = [version.runs for version in self.versions]
+        return GraphRuns(*(sum(getattr(each, name) for each in found) for name in ("runs", "seconds", "inside")))
 
     @property
     def graphs(self) -> int:
@@ -91,7 +115,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A graph break at one place. `seconds` are those of the compilations that it ended; `stack` ends at its line."""
+    """A graph break at one place. `seconds` are those of the compilations that it ended; `stack` ends at its line.
+
+    `runs` are those of the graphs that it ends.
+    """
 
     code: str
     reason: str
@@ -102,6 +129,7 @@ class Break:
     stack: tuple[SourceLine, ...]
     count: int
     seconds: float
+    runs: GraphRuns
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +153,16 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class Eager:
-    """Calls that run as they are written, and why: `kind` is 'skipped', 'limit' or 'failed'."""
+    """Calls that run as they are written, and why: `kind` is 'skipped', 'limit' or 'failed'.
+
+    `count` is how often it was told; `calls`, how often the function ran so.
+    """
 
     kind: str
     place: Location
     reason: str
     count: int
+    calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +189,59 @@ class Kernels:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What the machine reaches at most, in bytes and operations of arithmetic in a second."""
+
+    bandwidth: float
+    arithmetic: float
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """A kernel, or an operator of a library, in all its runs: what they moved and computed (0: not known)."""
+
+    name: str
+    place: Location
+    of_library: bool
+    runs: int
+    nanoseconds: int
+    moved: int
+    flops: int
+
+    def with_more(self, other: KernelRow) -> KernelRow:
+        """Both together."""
+        sums = (getattr(self, name) + getattr(other, name) for name in ("runs", "nanoseconds", "moved", "flops"))
+        return KernelRow(self.name, self.place, self.of_library, *sums)
+
+    def share(self, limits: Limits) -> float:
+        """How much of the machine's limit it reaches: of that of memory or of arithmetic, whichever is nearer."""
+        seconds = max(self.nanoseconds, 1) / 1e9
+        return max(self.moved / seconds / limits.bandwidth, self.flops / seconds / limits.arithmetic)
+
+    def is_bound_by_memory(self, limits: Limits) -> bool:
+        return self.moved / limits.bandwidth >= self.flops / limits.arithmetic
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCurve:
+    """The memory of the process: (seconds, bytes) from the begin of the report; `compiled` are spans of seconds."""
+
+    samples: tuple[tuple[float, int], ...] = ()
+    compiled: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What was looked for on disk for one function: how often a stage found its part, missed it, or keeps none."""
+
+    stage: str
+    place: Location
+    found: int
+    missed: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What the plans of all graphs allocate, and the largest peak of one of them."""
 
@@ -176,13 +261,26 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that costs: what it is, where, its seconds, what to do about it, and its part of the page."""
+    """Something that costs: what it is, where, what to do about it, and its part of the page.
+
+    `line` is the user's, with the part that it is about.
+    It costs the `seconds` in which the processor compiled, those that were `lost` between kernels when it ran, and
+    `calls` that ran eagerly.
+    """
 
     title: str
     place: Location | None
     seconds: float
     advice: tuple[str, ...]
     anchor: str
+    lost: float = 0.0
+    calls: int = 0
+    line: SourceLine | None = None
+
+    @property
+    def cost(self) -> tuple[float, int]:
+        """What findings are ranked by."""
+        return self.seconds + self.lost, self.calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +316,11 @@ class Report:
     kernels: Kernels
     memory: Memory
     stages: tuple[Stage, ...]
+    lookups: tuple[Lookup, ...] = ()
+    rows: tuple[KernelRow, ...] = ()
+    runs: GraphRuns = GraphRuns()
+    limits: Limits | None = None
+    curve: MemoryCurve = MemoryCurve()
     #: What is not shown, in words.
     left_out: tuple[str, ...] = ()
     error: ProgramError | None = None

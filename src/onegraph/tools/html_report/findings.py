@@ -34,6 +34,7 @@ def findings(report: Report) -> list[Finding]:
 
     What is counted for each are the seconds in which the processor compiled: for a break those of the compilations that
     it ended, for recompilations their own, for what runs eagerly those of its function, which were spent for nothing.
+    To these come, where runs are measured, the seconds between the kernels of graphs that a break ends.
     """
     spent = {frame.place: frame.seconds for frame in report.frames}
     found = [
@@ -42,13 +43,15 @@ def findings(report: Report) -> list[Finding]:
         *(of_eager(eager, spent) for eager in report.eager),
         *of_whole_graphs(report.fallbacks, spent),
     ]
-    return sorted(found, key=lambda finding: -finding.seconds)
+    return sorted(found, key=lambda finding: finding.cost, reverse=True)
 
 
 def of_break(number: int, broken: Break) -> Finding:
     advice = (*broken.hints, f"read `onegraph explain-break {broken.code}`")
-    place = broken.stack[-1].place if broken.stack else None
-    return Finding(f"Graph break: {broken.reason}", place, broken.seconds, advice, f"break-{number}")
+    line = broken.stack[-1] if broken.stack else None
+    place = None if line is None else line.place
+    title, lost = f"Graph break: {broken.reason}", broken.runs.around
+    return Finding(title, place, broken.seconds, advice, f"break-{number}", lost, line=line)
 
 
 def of_recompilations(number: int, frame: Frame) -> Finding:
@@ -60,7 +63,7 @@ def of_recompilations(number: int, frame: Frame) -> Finding:
     line = dearest.cause or frame.caller
     spent = sum(version.seconds for version in frame.again)
     place = frame.place if line is None else line.place
-    return Finding(title, place, spent, advice_on(dearest.reason), f"frame-{number}")
+    return Finding(title, place, spent, advice_on(dearest.reason), f"frame-{number}", line=line)
 
 
 def advice_on(reason: str) -> tuple[str, ...]:
@@ -76,7 +79,8 @@ def of_eager(eager: Eager, spent: dict[Location, float]) -> Finding:
         "limit": ("Too many versions", AT_THE_LIMIT),
         "failed": ("A graph failed", FAILED),
     }[eager.kind]
-    return Finding(f"{title}: {eager.reason}", eager.place, spent.get(eager.place, 0.0), advice, "eager")
+    seconds = spent.get(eager.place, 0.0)
+    return Finding(f"{title}: {eager.reason}", eager.place, seconds, advice, "eager", calls=eager.calls)
 
 
 def of_whole_graphs(fallbacks: tuple[Fallback, ...], spent: dict[Location, float]) -> Iterator[Finding]:

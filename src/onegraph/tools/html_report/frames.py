@@ -8,11 +8,13 @@ from onegraph.base import events as ev
 from onegraph.base.events import Event, Location
 from onegraph.tools.html_report.callers import caller_of
 from onegraph.tools.html_report.data import Graph, SourceLine
+from onegraph.tools.html_report.measured import Measured
 from onegraph.tools.html_report.tally import BreakTally, FrameTally, Table, Texts, VersionTally, shortened
 
 NOWHERE = Location("", 0, "outside of any function")
+MOST_GRAPHS = 1_000  # whose runs are counted
 FIRST = "the first call"
-ANOTHER_PART = "the first call of the code behind a graph break, or of another object with this code"
+ANOTHER_PART = "the first call of the code behind a graph break, from line %d on"
 ANOTHER_OBJECT = "the first call of another object with this code"
 TRANSLATE = "translate"  # the stage of a whole compilation
 LATER = ("functionalize", "compile")  # stages that also run by themselves: for gradients, in the first backward pass
@@ -24,7 +26,8 @@ class FrameCollector:
     def __init__(self, texts: Texts) -> None:
         self.frames: Table[Location, FrameTally] = Table()
         self.breaks: Table[tuple[str, str, tuple[Location, ...]], BreakTally] = Table()
-        self.graphs = self.broken = self.recompilations = 0
+        self.measured: list[Measured] = []
+        self.graphs = self.broken = self.recompilations = self.not_measured = 0
         self._texts = texts
         self._translated: dict[int, VersionTally] = {}  # by each thread
         self._again: dict[int, ev.Recompiled] = {}  # why each thread translates next
@@ -37,7 +40,7 @@ class FrameCollector:
                 self.recompilations += 1
                 self._again[get_ident()] = event
             case ev.FrameStarted():
-                self._begin(place)
+                self._begin(place, event.line)
             case ev.VersionShared():
                 self.frames.find(place, lambda: begun(place)).shared += 1
             case ev.StageTimed(stage=stage, seconds=seconds):
@@ -51,8 +54,12 @@ class FrameCollector:
                 self._version(frame).guards += count
             case ev.KernelsCompiled(kernels=kernels):
                 frame.kernels += kernels
-            case ev.MemoryPlanned(peak=peak):
+            case ev.MemoryPlanned(peak=peak, plan=plan, times=times):
                 frame.peak = max(frame.peak, peak)
+                if times is not None:
+                    self._measure(Measured(place, plan, times), frame)
+            case ev.RanEagerly():
+                self.frames.find(place, lambda: begun(place)).eager_calls += 1
 
     def _version(self, frame: FrameTally) -> VersionTally:
         found = self._translated.get(get_ident())
@@ -60,9 +67,16 @@ class FrameCollector:
             return found
         return frame.versions[-1] if frame.versions else VersionTally()
 
-    def _begin(self, place: Location) -> None:
+    def _measure(self, graph: Measured, frame: FrameTally) -> None:
+        if len(self.measured) < MOST_GRAPHS:
+            self.measured.append(graph)
+            self._version(frame).measured.append(graph)
+        else:
+            self.not_measured += 1
+
+    def _begin(self, place: Location, line: int) -> None:
         frame = self.frames.find(place, lambda: begun(place))
-        version = version_for(self._again.pop(get_ident(), None), frame)
+        version = version_for(self._again.pop(get_ident(), None), frame, line)
         self._translated[get_ident()] = version
         frame.begin(version)
 
@@ -91,10 +105,11 @@ def begun(place: Location) -> FrameTally:
     return FrameTally(place, None if caller is None else SourceLine.at(caller))
 
 
-def version_for(again: ev.Recompiled | None, frame: FrameTally) -> VersionTally:
+def version_for(again: ev.Recompiled | None, frame: FrameTally, line: int) -> VersionTally:
     """A compilation that begins, and why it is needed."""
     if again is not None:
         return VersionTally(shortened(again.reason), None if again.cause is None else SourceLine.at(again.cause), True)
     if not frame.versions:
+        frame.begins = line
         return VersionTally(FIRST)
-    return VersionTally(ANOTHER_PART if any(version.breaks for version in frame.versions) else ANOTHER_OBJECT)
+    return VersionTally(ANOTHER_OBJECT if line == frame.begins else ANOTHER_PART % line)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from onegraph.base import events as ev
 from onegraph.base.events import Event, Location
 from onegraph.base.text import plural
-from onegraph.tools.html_report.data import Eager, Fallback, Gradients, Kernels, Memory
+from onegraph.tools.html_report.data import Eager, Fallback, Gradients, Kernels, Lookup, Memory
 from onegraph.tools.html_report.frames import NOWHERE
 from onegraph.tools.html_report.tally import CallTally, Table, Texts, shortened
 
@@ -23,6 +24,7 @@ class GraphCollector:
         self.calls: Table[tuple[str, str, Location], CallTally] = Table()
         self.eager: Table[tuple[str, Location, str], Counter[str]] = Table()
         self.gradients: Table[int, Gradients] = Table(MOST_PLANS)
+        self.searched: Table[tuple[str, Location, str], Counter[bool]] = Table()
         self.called = self._planned = 0
         self._texts = texts
 
@@ -31,6 +33,9 @@ class GraphCollector:
         match event:
             case ev.KernelsCompiled():
                 self.kernels = with_kernels(self.kernels, event)
+                self.searched.find(("kernels", place, ""), Counter)[event.cached] += event.kernels
+            case ev.DiskSearched(stage=stage, found=found, reason=reason):
+                self.searched.find((stage, place, reason), Counter)[found] += 1
             case ev.MemoryPlanned(total=total, peak=peak):
                 known = self.memory
                 self.memory = Memory(known.plans + 1, known.total + total, max(known.peak, peak))
@@ -64,8 +69,21 @@ class GraphCollector:
         )
         return tuple(sorted(made, key=lambda call: (not call.of_whole_graph, -call.nanoseconds)))
 
-    def eager_calls(self) -> tuple[Eager, ...]:
-        return tuple(Eager(*key, counted.total()) for key, counted in self.eager.entries.items())
+    def eager_calls(self, calls: Mapping[Location, int]) -> tuple[Eager, ...]:
+        """Those that ran most often first. A call that fails in its graph is told each time."""
+        made = [
+            Eager(kind, place, reason, n, n if kind == "failed" else calls.get(place, 0))
+            for (kind, place, reason), n in ((key, counted.total()) for key, counted in self.eager.entries.items())
+        ]
+        return tuple(sorted(made, key=lambda eager: -eager.calls))
+
+    def lookups(self) -> tuple[Lookup, ...]:
+        """Functions of which most is missing first."""
+        made = [
+            Lookup(stage, place, counted[True], counted[False], reason)
+            for (stage, place, reason), counted in self.searched.entries.items()
+        ]
+        return tuple(sorted(made, key=lambda lookup: -lookup.missed))
 
 
 def with_kernels(known: Kernels, event: ev.KernelsCompiled) -> Kernels:

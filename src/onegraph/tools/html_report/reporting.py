@@ -15,10 +15,13 @@ from types import TracebackType
 
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Event
+from onegraph.base.settings import config
 from onegraph.capture.directives.hatches import beside
 from onegraph.compile import EVENTS
 from onegraph.tools.html_report.collect import Collector
 from onegraph.tools.html_report.data import ProgramError
+from onegraph.tools.html_report.limits import machine_limits
+from onegraph.tools.html_report.memory_watch import MemoryWatch
 from onegraph.tools.html_report.page import page
 
 LOGGER = logging.getLogger("onegraph")
@@ -35,7 +38,8 @@ class reporting:  # noqa: N801 - a context manager in the spelling of a function
     with onegraph.reporting("report.html"):
         train(model)
 
-    The page is also written if the block raises, and shows the error. A process forked in the block writes none.
+    The page is also written if the block raises, and shows the error. A process forked in the block writes none. How
+    often kernels run, and how long, is counted for what is compiled in the block.
     What the report itself fails on is one line of the log: the program goes on. `written` is true once there is a page.
 
     Args:
@@ -52,6 +56,8 @@ class reporting:  # noqa: N801 - a context manager in the spelling of a function
             raise InvalidArgument(f"a report is a file in a folder that exists, got {os.fspath(path)!r}")
         self.written = False
         self._collector = Collector()
+        self._watch = MemoryWatch()
+        self._measure = config.patch(measure=True)
         self._process = os.getpid()
         self._lock = RLock()  # of events of several threads; a handler of a signal may compile, too
         self._leave: Callable[[], None] = lambda: None
@@ -59,6 +65,9 @@ class reporting:  # noqa: N801 - a context manager in the spelling of a function
     @beside
     def __enter__(self) -> reporting:
         self._leave = EVENTS.subscribe(self._note)
+        self._measure.__enter__()
+        self._watch = MemoryWatch()
+        self._watch.start()
         return self
 
     @beside
@@ -66,10 +75,14 @@ class reporting:  # noqa: N801 - a context manager in the spelling of a function
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave()
+        self._measure.__exit__(kind, error, trace)
         if os.getpid() != self._process:
             return
         try:
-            told = self._collector.report(command(), None if error is None else told_error(error))
+            self._watch.stop()
+            limits = machine_limits() if self._collector.ran_kernels() else None
+            failed = None if error is None else told_error(error)
+            told = self._collector.report(command(), failed, limits, self._watch.curve())
             self.path.write_text(page(told), encoding="utf-8", errors="backslashreplace")
             self.written = True
         except Exception as failure:
@@ -81,6 +94,7 @@ class reporting:  # noqa: N801 - a context manager in the spelling of a function
         try:
             with self._lock:
                 self._collector.note(event)
+                self._watch.note(event)
         except Exception as failure:
             self._leave()
             LOGGER.warning(NOT_RECORDED, self.path, type(failure).__name__, failure)

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from onegraph.base.dataclass import dataclass
 from onegraph.base.events import GraphBroken, Location, Text, text_of
 from onegraph.tools.html_report.data import Break, Frame, Graph, SourceLine, Version
+from onegraph.tools.html_report.measured import Measured, total
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -76,14 +77,16 @@ class VersionTally:
     graphs: list[Graph] = field(default_factory=list)
     guards: int = 0
     breaks: list[BreakTally] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
 
     def add_break(self, broken: BreakTally) -> None:
         if not any(broken is known for known in self.breaks):
             self.breaks.append(broken)
+            broken.versions.append(self)
 
     def made(self) -> Version:
-        graphs = tuple(self.graphs)
-        return Version(self.reason, self.cause, self.again, self.seconds, graphs, self.guards, len(self.breaks))
+        graphs, runs = tuple(self.graphs), total(self.measured)
+        return Version(self.reason, self.cause, self.again, self.seconds, graphs, self.guards, len(self.breaks), runs)
 
 
 @dataclass(slots=True)
@@ -92,12 +95,14 @@ class FrameTally:
 
     place: Location
     caller: SourceLine | None = None
+    begins: int = 0
     versions: list[VersionTally] = field(default_factory=list)
     seconds: float = 0.0
     left_out: int = 0
     shared: int = 0
     kernels: int = 0
     peak: int = 0
+    eager_calls: int = 0
 
     def begin(self, version: VersionTally) -> None:
         if len(self.versions) < MOST_VERSIONS:
@@ -107,8 +112,9 @@ class FrameTally:
 
     def made(self) -> Frame:
         versions = tuple(version.made() for version in self.versions)
-        counts = self.left_out, self.shared, self.kernels, self.peak
-        return Frame(self.place, self.caller, self.seconds, versions, *counts)
+        counts = self.left_out, self.shared, self.kernels, self.peak, self.eager_calls
+        curves = (graph.memory() for version in self.versions for graph in version.measured)
+        return Frame(self.place, self.caller, self.seconds, versions, *counts, max(curves, key=max, default=()))
 
 
 @dataclass(slots=True)
@@ -119,11 +125,12 @@ class BreakTally:
     stack: tuple[SourceLine, ...]
     count: int = 0
     seconds: float = 0.0
+    versions: list[VersionTally] = field(default_factory=list)
 
     def made(self) -> Break:
-        event = self.event
+        event, cut = self.event, [graph for version in self.versions for graph in version.measured]
         told = event.code, shortened(event.reason), event.explanation, event.hints, event.values, event.cost
-        return Break(*told, self.stack, self.count, self.seconds)
+        return Break(*told, self.stack, self.count, self.seconds, total(cut))
 
 
 @dataclass(slots=True)
