@@ -16,6 +16,7 @@ import torch
 
 from onegraph.base.arguments import check_backend
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import BackendError, InvalidArgument
 from onegraph.base.keeping import Keeping
 from onegraph.base.late import late_module
@@ -38,10 +39,16 @@ BACKENDS: dict[str, GraphCompiler] = {
 
 _RELOADING = late_module("onegraph.reloading")
 #: Those whose graphs can be kept on disk.
-KEEPING: dict[GraphCompiler, Keeping] = {
-    BACKENDS["native"]: Keeping(_RELOADING.identity, _RELOADING.reloaded),
-    BACKENDS["eager"]: Keeping(lambda config: "eager", _RELOADING.reloaded),
-}
+KEEPING: tuple[tuple[GraphCompiler, Keeping], ...] = (
+    (BACKENDS["native"], Keeping(_RELOADING.identity, _RELOADING.reloaded)),
+    (BACKENDS["eager"], Keeping(lambda config: "eager", _RELOADING.reloaded)),
+)
+
+
+def keeping_of(compiler: GraphCompiler) -> Keeping | None:
+    """What keeps the graphs of a backend on disk; None if it says nothing of that."""
+    return next((keeping for known, keeping in KEEPING if known is compiler), None)
+
 
 GROUP = "torch_dynamo_backends"  #: the entry points that torch's compiler finds backends by
 STOCK = "stock:"
@@ -99,8 +106,26 @@ def find_backend(backend: str | Backend) -> GraphCompiler:
         raise InvalidArgument(NOT_IMPORTED.format(backend))
     check_backend(backend, list_backends())
     if backend.startswith(STOCK):
-        return conventional(functools.partial(stock_registry().lookup_backend, backend.removeprefix(STOCK)))
-    return conventional(packages()[backend].load)
+        load = functools.partial(stock_registry().lookup_backend, backend.removeprefix(STOCK))
+        return Named(conventional(load), backend)
+    return Named(conventional(packages()[backend].load), backend)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A graph compiler that was made of what `backend=` says."""
+
+    compile_graph: GraphCompiler
+    said: str | Backend
+
+    def __call__(self, module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+        return self.compile_graph(module, examples, cx)
+
+
+def said(compile_graph: GraphCompiler) -> str | Backend:
+    """What `backend=` says for a graph compiler that it has named."""
+    known = next((name for name, each in BACKENDS.items() if each is compile_graph), None)
+    return compile_graph.said if isinstance(compile_graph, Named) else known or "native"
 
 
 def packages() -> dict[str, EntryPoint]:
@@ -126,7 +151,7 @@ def foreign(backend: Backend) -> GraphCompiler:
         with stock_tracing(module, examples, given=False):
             return backend(module, examples)
 
-    return reported(compile_graph)
+    return Named(reported(compile_graph), backend)
 
 
 def conventional(load: Callable[[], Backend]) -> GraphCompiler:

@@ -34,9 +34,11 @@ from onegraph.base.context import Context
 from onegraph.base.errors import NO_MEMORY, CompileError
 from onegraph.base.pipeline import timed
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.examined import examined, note_graph
 from onegraph.capture.graph.memory import has_address
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
+from onegraph.compiler.interpreted import interpreted
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.target import Target
 from onegraph.reloading import graph_bytes, note, note_entered, note_other, within_mode
@@ -97,21 +99,30 @@ def eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Cal
     return module.forward
 
 
-@in_inference_mode
-def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
-    """Run the functional aten graph operator by operator: shows whether a fault is above or below the compiler.
+def differentiated(make: Callable[..., Run]) -> GraphCompiler:
+    """The backend that runs what `make(cx, graph, consumes, ...)` makes of functional graphs.
 
-    A graph that records gradients is cut in two, forward and backward, of which each runs operator by operator.
+    A graph that records gradients is cut in two, forward and backward.
     """
-    if runs_by_operators(module, cx):
-        return module.forward
-    if needs_gradients(module, examples):
-        return recorded(module, examples, cx, partial(by_operators, cx))
-    graph = functional(module, examples, cx)
-    if graph is None:
-        return module.forward
-    run = beneath(by_operators(cx, graph.module, False))
-    return bind(graph.spec, run, records_writes=False, records_views=False)
+
+    @in_inference_mode
+    def compile_graph(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+        if runs_by_operators(module, cx):
+            return module.forward
+        if needs_gradients(module, examples):
+            return recorded(module, examples, cx, partial(make, cx))
+        graph = functional(module, examples, cx)
+        if graph is None:
+            return module.forward
+        run = beneath(make(cx, graph.module, False))
+        return bind(graph.spec, run, records_writes=False, records_views=False)
+
+    return compile_graph
+
+
+def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """Run the functional aten graph operator by operator: shows whether a fault is above or below the compiler."""
+    return differentiated(by_operators)(module, examples, cx)
 
 
 def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
@@ -172,6 +183,7 @@ def compiled_or_not(
         if cx.config.raise_compiler_errors:
             raise
         reason = f"{type(error).__name__}: {error}"
+        note_graph("dynamo", module, examples, cx, native, error)
         cx.emit(ev.OperatorFellBack(cx.frame, "all operators", reason))
         LOGGER.warning(NO_MEMORY if isinstance(error, MemoryError) else COMPILER_FAILED, cx.frame, reason)
         return module.forward
@@ -188,6 +200,11 @@ def compiled_natively(
         run = natively(target, cx, graph.module, False, parameters_among(examples), graph.spec.given_back())
     note(cx, partial(KeptInference, graph.spec))
     return bind(graph.spec, run, records_writes=False, records_views=False)
+
+
+def evaluated(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """As `native`, but Python evaluates the loops that kernels are made of: shows whether their code is at fault."""
+    return native_for(interpreted(CPU))(module, examples, cx)
 
 
 def plan_gradients(
@@ -262,12 +279,22 @@ def natively(
     parameters: frozenset[int] = frozenset(),
     given: Mapping[int, int] | None = None,
 ) -> Run:
-    compiled = compile_graph(graph, cx, target, parameters, given, consumes)
-    run = compiled.run.consume if consumes else compiled.run
+    note_graph("aot", graph, None, cx, native)
+    try:
+        compiled = compile_graph(graph, cx, target, parameters, given, consumes)
+    except Exception as error:
+        note_graph("aot", graph, None, cx, native, error)
+        raise
     if cx.made is not None:
         has_regions = any(node.target in OPERATORS for node in graph.graph.nodes)
         cx.made.parts.append(b"" if has_regions else graph_bytes(compiled))
-    return with_regions(graph, run, cx, lambda body: natively(target, cx, body, False))
+    run = with_regions(
+        graph,
+        compiled.run.consume if consumes else compiled.run,
+        cx,
+        lambda body: natively(target, cx, body, False),
+    )
+    return examined("aot", graph, run, cx, native, consumes)
 
 
 def parameters_among(examples: list[Any]) -> frozenset[int]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 import torch
 
 from onegraph import _C
-from onegraph.backend_registry import KEEPING, Backend, find_backend
+from onegraph.backend_registry import Backend, find_backend, keeping_of
 from onegraph.base.arguments import (
     check_dynamic,
     check_options,
@@ -139,7 +139,7 @@ def compile(
         LOGGER.warning(SUSPENDING, suspending(target))
         return target
     target = written(target)
-    region = Region(compiler, layers, EVENTS, fullgraph, dynamic, KEEPING.get(compiler))
+    region = Region(compiler, layers, EVENTS, fullgraph, dynamic, keeping_of(compiler))
     if next(_made) % _FORGET_EVERY == 0:
         forget_dead()
     is_module = isinstance(target, torch.nn.Module)

@@ -8,13 +8,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from compiler.evaluate import numpy_type
 
 from onegraph.compiler.codegen import outline
 from onegraph.compiler.codegen.llvm_ops import FUNCTIONS, LLVM_OPS
 from onegraph.compiler.codegen.module import KernelSource, module_text
 from onegraph.compiler.codegen.native import compile_text, instructions
 from onegraph.compiler.cpu import CPU
+from onegraph.compiler.evaluate import numpy_type
 from onegraph.compiler.literals import fold
 from onegraph.ir.loop_text import parse_kernel
 from onegraph.ir.scalar import SCALAR_OPS, ScalarOp, operand_dtypes

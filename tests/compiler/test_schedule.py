@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from compiler.evaluate import run
 
 from onegraph.base.context import Context
 from onegraph.compiler.body import Body
 from onegraph.compiler.cpu import CPU
+from onegraph.compiler.evaluate import run
 from onegraph.compiler.schedule import inline as inline_pass
 from onegraph.compiler.schedule.absorb_views import absorb_views
 from onegraph.compiler.schedule.axes import merge_axes, split_axes

@@ -6,11 +6,8 @@ import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-import numpy as np
 import torch
-from compiler.evaluate import Evaluator, numpy_type
 from compiler.graphs import CHECKED, record
 from torch.fx import GraphModule
 
@@ -19,18 +16,15 @@ from onegraph.base.context import Context
 from onegraph.base.pipeline import Pass
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU, schedule
-from onegraph.compiler.kernels import operands
+from onegraph.compiler.interpreted import KERNEL, evaluated
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.inline import inline
 from onegraph.compiler.target import Code, Machine, Target
-from onegraph.ir.loop import Buffer, Kernel, Program
+from onegraph.ir.loop import Kernel, Program
 from onegraph.ir.loop_text import format_program
 from onegraph.ir.plan import KernelInfo
 
-KERNEL = ctypes.CFUNCTYPE(
-    ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64), ctypes.c_int64
-)
 SMALL = Machine(
     lanes=8, totals=8, threads=1, thread_nanoseconds=1000, speed=1, stack=1024, near=1024, line=32, long_rows=range(0)
 )
@@ -44,24 +38,6 @@ def without_kernel_names(program: Program, cx: Context) -> Program:
     """A pass of this target's own."""
     numbered = (replace(s, name=f"step{n}") if isinstance(s, Kernel) else s for n, s in enumerate(program.steps))
     return replace(program, steps=tuple(numbered))
-
-
-def elements(buffer: Buffer, address: int) -> np.ndarray:
-    sizes = zip(buffer.type.shape, buffer.type.strides, strict=True)
-    count = 1 + sum((size.constant - 1) * step.constant for size, step in sizes)  # type: ignore[operator]
-    raw = (ctypes.c_byte * (count * buffer.type.dtype.size)).from_address(address)
-    return np.frombuffer(raw, numpy_type(buffer.type.dtype))
-
-
-def interpreter(program: Program, kernel: Kernel) -> Callable[..., int]:
-    table = program.table()
-
-    def run(pointers: Any, sizes: Any, threads: int) -> int:
-        memory = {name: elements(table[name], pointers[k]) for k, name in enumerate(operands(kernel))}
-        Evaluator(program, memory).kernel(kernel)
-        return 0
-
-    return run
 
 
 def nothing(program: Program, kernel: Kernel) -> Callable[..., int]:
@@ -98,7 +74,7 @@ INTERPRETED = Target(
         Pass("without_kernel_names", without_kernel_names, "between others"),
         Pass("flatten", flatten, "last: plans are made of flat kernels"),
     ),
-    partial(built, interpreter),
+    partial(built, evaluated),
     CPU.launch,
 )
 #: Of torch's own second device: nothing is ever computed there.

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import onegraph
+from onegraph import backends
 from onegraph.autograd.decompose import DECOMPOSITIONS
 from onegraph.base.context import Context
 from onegraph.base.pipeline import Pass
@@ -192,7 +193,7 @@ def test_a_region_with_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._TABLE, aten.sigmoid.default, registry._TABLE[aten.tanh.default])
     found = onegraph.verify(lambda x: torch.cond(x.sum() > 0, torch.sigmoid, torch.relu, (x,)))(torch.ones(3))
     assert (found.stage, found.operator) == ("lowering", "onegraph.torchlib.regions.cond")
-    assert found.file is None
+    assert found.file is not None
 
 
 def test_a_decomposition_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,8 +213,7 @@ def test_a_pass_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
         return parse_program(format_program(program).replace("sigmoid(", "tanh("))
 
     passes = tuple(Pass(each.name, wrong, "") if each.name == "close_gaps" else each for each in CPU.passes)
-    for module in (narrow, onegraph.backends):  # type: ignore[attr-defined]
-        monkeypatch.setattr(module, "CPU", dataclasses.replace(CPU, passes=passes))
+    monkeypatch.setattr(backends, "CPU", dataclasses.replace(CPU, passes=passes))
     found = onegraph.verify(planted)(*inputs())
     expect(found, "passes", "gate = torch.sigmoid(hidden)")
     assert found.fault is not None and found.fault.step == "close_gaps"
@@ -338,3 +338,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.startswith("right: eager and compiled agree in")
     assert main(["verify", f"{path}::wrong", "--backend", "eager"]) == 1
     assert "Stage: capture" in capsys.readouterr().out
+
+
+def test_small_gradients_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = torch.ones(3, 3, requires_grad=True)
+    monkeypatch.setitem(registry._TABLE, aten.sigmoid_backward.default, registry._TABLE[aten.tanh_backward.default])
+    found = onegraph.verify(lambda x: torch.sigmoid(x @ weight).sum() * 1e-8)(torch.eye(3))
+    assert [each.place for each in found.differences] == ["gradient of weight"] and found.stage == "lowering"

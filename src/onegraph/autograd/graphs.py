@@ -41,18 +41,18 @@ __all__ = [
 
 
 PASSES = (
-    Pass("remove_dead_code", remove_dead_code, "recording keeps every operator; the rest should not look at dead ones"),
+    Pass("remove_dead_nodes", remove_dead_code, "recording keeps every operator; the rest should not look at them"),
     Pass("remove_copies", remove_copies, "before merging: a copy and its original become one expression"),
     Pass("merge_duplicates", merge_duplicates, "before folding, so that equal constants are folded once"),
     Pass("fold_constants", fold_constants, "after copies of literals are gone"),
-    Pass("remove_dead_code", remove_dead_code, "what was folded leaves its inputs behind"),
+    Pass("remove_dead_nodes", remove_dead_code, "what was folded leaves its inputs behind"),
 )
 
 JOINT_PASSES = (
     *PASSES,
     Pass("accumulate_rows", accumulate_rows, "before dead code is removed: it leaves whole tables behind"),
     Pass("lean", lean, "last: it names what it makes after nodes that are not merged or folded any more"),
-    Pass("remove_dead_code", remove_dead_code, "what was replaced has no use"),
+    Pass("remove_dead_nodes", remove_dead_code, "what was replaced has no use"),
     Pass("merge_duplicates", merge_duplicates, "statistics are taken out of a normalization by two now"),
 )
 
@@ -139,7 +139,8 @@ def recorded_graphs(program: Program, cx: Context) -> GraphPair | FunctionalGrap
 def graph_pair(program: Program, joint: Joint, cx: Context) -> GraphPair:
     """The joint graph of a program as a forward and a backward graph."""
     written = frozenset(mutation.input for mutation in joint.call.mutations)
-    graphs = partition(joint.module, joint.grad, written, program.parameters, cx.config.memory_budget)
+    budget = None if "recompute" in cx.config.skipped_passes else cx.config.memory_budget
+    graphs = partition(joint.module, joint.grad, written, program.parameters, budget)
     announce(graphs.forward, cx, "forward")
     for backward in graphs.backwards:
         announce(backward.module, cx, "backward")

@@ -97,10 +97,10 @@ def partition(
     spec: GradSpec,
     written: Collection[int],
     parameters: Collection[int],
-    budget: float = 1.0,
+    budget: float | None = 1.0,
 ) -> Partition:
     """Cut the joint graph. `written` and `parameters` are positions of inputs; `budget` is the share of the bytes that
-    would be kept if only cheap operators were computed again.
+    would be kept if only cheap operators were computed again. With None, nothing is computed again.
 
     Parameters are kept as they are even if eager would keep a cast of them: only optimizers write to them.
     """
@@ -113,7 +113,8 @@ def partition(
     looked_at = [
         {primals[i]: passes for i, passes in half.inputs().items() if i not in written} for half in spec.halves
     ]
-    cut = cut_within(budget, parts.needed, free, set(primals).difference(free, *looked_at))
+    copied = set(primals).difference(free, *looked_at)
+    cut = parts.needed if budget is None else cut_within(budget, parts.needed, free, copied)
     named = unnamed_sizes(graph, parts, cut | numbers)
     saved = sorted_as(graph, cut | numbers | named)
     halves = []

@@ -22,6 +22,13 @@ from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import channels
 
 PREFIX = "ONEGRAPH_"
+#: What a graph goes through and could do without, in this order.
+PASSES = (
+    *("remove_dead_nodes", "remove_copies", "merge_duplicates", "fold_constants", "accumulate_rows", "lean"),
+    *("recompute", "choose_calls"),
+    *("inline", "split_reductions", "fuse", "drop_roundings", "remove_dead_code", "unroll_and_jam", "close_gaps"),
+    *("absorb_views", "split_axes", "merge_axes", "vectorize", "reuse_memory"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,26 @@ def _parse_calls(text: str) -> str:
     return text
 
 
+def _parse_stage(text: str) -> str | None:
+    if text not in ("", *_STAGES_ACCEPTED):
+        raise ValueError(text)
+    return text or None
+
+
+def _parse_level(text: str) -> int:
+    value = int(text)
+    if value not in _LEVELS_ACCEPTED:
+        raise ValueError(text)
+    return value
+
+
+def _parse_passes(text: str) -> tuple[str, ...]:
+    found = _parse_names(text)
+    if not {*found} <= {*PASSES}:
+        raise ValueError(text)
+    return found
+
+
 def _parse_folder(text: str) -> Path:
     if not text:
         raise ValueError(text)
@@ -108,6 +135,22 @@ _FUNCTIONS = Kind("a collection of functions, or names separated by commas", _pa
 _FUNCTION = Kind("a function or None, or the name of one", _parse_function, lambda v: v is None or callable(v))
 _CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed")
 _CALLS = Kind(f"one of {', '.join(_CALLS_ACCEPTED)}", _parse_calls, lambda v: v in _CALLS_ACCEPTED)
+_STAGES_ACCEPTED = ("dynamo", "aot")
+_STAGE = Kind("'dynamo', 'aot' or None", _parse_stage, lambda v: v is None or v in _STAGES_ACCEPTED)
+_LEVELS_ACCEPTED = range(1, 5)
+_LEVEL = Kind("an integer from 1 to 4", _parse_level, lambda v: type(v) is int and v in _LEVELS_ACCEPTED)
+_PASSES = Kind(
+    f"names of {', '.join(PASSES)}",
+    _parse_passes,
+    lambda v: isinstance(v, tuple | list | set | frozenset) and {*v} <= {*PASSES},
+    lambda v: tuple(name for name in PASSES if name in v),
+)
+_NAMES = Kind(
+    "a collection of names",
+    _parse_names,
+    lambda v: isinstance(v, tuple | list | set | frozenset) and all(isinstance(name, str) for name in v),
+    lambda v: tuple(sorted(v)),
+)
 _SHARE = Kind("a number from 0 to 1", _parse_share, lambda v: isinstance(v, int | float) and 0 <= v <= 1, float)
 _TEXT = Kind("a string", str, lambda v: isinstance(v, str))
 _BACKEND = Kind("a name, or a function of a graph and its inputs", str, lambda v: isinstance(v, str) or callable(v))
@@ -188,6 +231,28 @@ class Config:
     )
     verify_correctness: bool = _option(
         _SWITCH, False, "compare the results of each compiled graph with eager's at its first call"
+    )
+    repro_after: str | None = _option(
+        _STAGE,
+        None,
+        "write a small program that fails as a graph does: a captured one (dynamo), or a functional one (aot)",
+        ("TORCHDYNAMO_REPRO_AFTER",),
+    )
+    repro_level: int = _option(
+        _LEVEL,
+        2,
+        "which: 1 the whole graph that fails, 2 a small one, 3 every whole graph before it runs, 4 a small one that"
+        " differs",
+        ("TORCHDYNAMO_REPRO_LEVEL",),
+    )
+    repro_forward_only: bool = _option(
+        _SWITCH, False, "programs of captured graphs compute no gradients", ("TORCHDYNAMO_REPRO_FORWARD_ONLY",)
+    )
+    skipped_passes: tuple[str, ...] = _option(
+        _PASSES, (), "passes that graphs do without, to find one that is at fault: onegraph.verify names it"
+    )
+    skipped_lowerings: tuple[str, ...] = _option(
+        _NAMES, (), "aten operators that are called as in eager mode, by name: aten.exp, or aten.exp.default"
     )
     check_unchanged: bool = _option(_SWITCH, False, "prove after each capture that tracing changed nothing real")
     disable: bool = _option(

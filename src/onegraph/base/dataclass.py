@@ -1,7 +1,7 @@
 """`@dataclass` for the classes of this package: the standard library's, but cheap to define.
 
 The standard library compiles up to seven methods of each class when that is defined, which was more than half of the
-time of importing this package. Here a method is compiled when it is first called. Objects are made in less time, too.
+time of importing this package. Here a method is compiled when it is first called.
 For everybody else it is a dataclass as any other: `fields`, `replace`, `match`, `copy` and `pickle` are as they are.
 """
 
@@ -70,8 +70,8 @@ def _compiled(name: str, parameters: Iterable[str], body: Iterable[str], names: 
 
 
 def _init_of(cls: type[Any], frozen: bool) -> Method:
-    """Frozen objects are written by the descriptors of their slots, which is faster than `object.__setattr__`."""
-    names: dict[str, Any] = {"_MISSING": MISSING}
+    """Frozen objects are written by `object.__setattr__`, which the tracer knows: it interprets some classes."""
+    names: dict[str, Any] = {"_MISSING": MISSING, "_set": object.__setattr__}
     parameters: tuple[list[str], list[str]] = ["self"], []
     body = []
     for item in dataclasses.fields(cls):
@@ -88,8 +88,7 @@ def _init_of(cls: type[Any], frozen: bool) -> Method:
             continue
         if item.init:
             parameters[bool(item.kw_only)].append(parameter)
-        names[f"_set_{name}"] = getattr(cls, name).__set__
-        body.append(f"_set_{name}(self, {value})" if frozen else f"self.{name} = {value}")
+        body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     body += ["self.__post_init__()"] * hasattr(cls, "__post_init__") or ["pass"]
     plain, named = parameters
     return _compiled("__init__", [*plain, *(["*", *named] if named else ())], body, names)

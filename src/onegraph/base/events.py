@@ -241,6 +241,25 @@ class GraphFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class GraphExamined(Event):
+    """Under `repro_after`: a graph is about to run for the first time, or has failed with the `error`.
+
+    `after` says which graph it is: "dynamo" for a captured one, "aot" for one behind differentiation. `inputs` are
+    copies of what the `module` is called with, None if it is not known, `compile_graph` is the backend, `config` the
+    `Config`; `gradients` says whether they are recorded.
+    """
+
+    channel: ClassVar[str] = "fallbacks"
+    after: str = ""
+    module: Any = None
+    inputs: tuple[Any, ...] | None = None
+    compile_graph: Any = None
+    gradients: bool = False
+    config: Any = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionalGraphBuilt(Event):
     """The functional aten graph, after functionalization, decomposition and clean-up.
 

@@ -17,11 +17,15 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Pass(Generic[P]):
-    """`run(program, cx) -> program`. `reason` says why this pass exists and why it stands here."""
+    """`run(program, cx) -> program`. `reason` says why this pass exists and why it stands here.
+
+    One that is `needed` cannot be switched off by the option `skipped_passes`.
+    """
 
     name: str
     run: Callable[[P, Context], P]
     reason: str
+    needed: bool = False
 
 
 @contextmanager
@@ -42,7 +46,7 @@ def run_passes(
     dump: Callable[[P], str] | None = None,
     stage: str = "",
 ) -> P:
-    """Run the passes in order.
+    """Run the passes in order, but for those that `config.skipped_passes` names.
 
     With `config.verify`, `check` is run before the first pass and after each one. An error is annotated with the pass
     that raised it (or after which the check failed), so that a crash names its pass.
@@ -51,6 +55,8 @@ def run_passes(
     if verify is not None:
         verify(program)
     for step in passes:
+        if step.name in cx.config.skipped_passes and not step.needed:
+            continue
         start = thread_time()
         try:
             program = step.run(program, cx)

@@ -95,6 +95,7 @@ _WORKERS = "kernels are compiled in the process"
 _TRACE = "what each stage makes is shown by logs (ONEGRAPH_LOGS)"
 _FILES = "the option debug_files chooses what the option debug writes"
 _REPRO = "a graph that fails is run operator by operator, with a warning"
+_JUDGED = "a difference is judged by the call in double precision"
 _TESTING = "for the tests of torch's compiler"
 _EQUAL = "kernels of equal layers are compiled once"
 _RECOMPUTE = "what is computed again is found by a minimal cut; the option memory_budget is its bound"
@@ -202,8 +203,12 @@ _ROWS: dict[str, Row] = {
     "enable_compiler_collectives": Nothing(_DISTRIBUTED),
     "enable_p2p_compilation": Nothing(_DISTRIBUTED),
     "fake_tensor_*": Nothing(_OWN_CODE),
-    "repro_*": Nothing(_REPRO),
-    "same_two_models_use_fp64": Nothing(_REPRO),
+    "repro_after": Same("repro_after"),
+    "repro_level": Same("repro_level"),
+    "repro_forward_only": Same("repro_forward_only"),
+    "repro_tolerance": Nothing(_JUDGED),
+    "repro_ignore_non_fp": Nothing("what is no float is equal, or differs"),
+    "same_two_models_use_fp64": Nothing(_JUDGED),
     "replay_record_enabled": Nothing(_REPRO),
     "debug_dir_root": Same("debug_dir", _folder, _text_of_folder),
     "debug_*": Nothing(_TESTING),

@@ -14,6 +14,7 @@ from onegraph.base.errors import BackendError
 from onegraph.base.garbage_collector import COLLECTOR
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import Capture, CapturedGraph, Failing, FrameStart, Skipped
+from onegraph.capture.examined import examined, note_graph
 from onegraph.capture.kept.store import Shelf
 from onegraph.capture.replacement import Translated, checked, replacement
 from onegraph.capture.reported import reported
@@ -61,13 +62,18 @@ def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context)
     looking = _C.looking(False)
     try:
         with COLLECTOR.resting(), autocast_uncached():
+            note_graph("dynamo", graph.module, graph.examples, cx, compile_graph)
             make = reported(compile_graph) if cx.config.raise_compiler_errors else compile_graph
             compiled: Callable[..., Any] = make(graph.module, list(graph.examples), cx)
+    except Exception as error:
+        note_graph("dynamo", graph.module, graph.examples, cx, compile_graph, error)
+        raise
     finally:
         _C.looking(looking)
         graph.release()
     if not callable(compiled):
         raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called")
+    compiled = examined("dynamo", graph.module, compiled, cx, compile_graph)
     return verified(graph.module, compiled, cx) if cx.config.verify_correctness else compiled
 
 

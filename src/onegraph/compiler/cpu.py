@@ -38,7 +38,7 @@ def schedule(machine: Machine) -> tuple[Pass[Program], ...]:
         Pass("remove_dead_code", remove_dead_code, "after fusing, which folds values; dead loads would weigh in below"),
         Pass("unroll_and_jam", unrolled, "on coordinates, when kernels are whole: what they read then shows"),
         Pass("close_gaps", close_gaps, "after fusing and folding, which leave the buffers that there will be"),
-        Pass("flatten", flatten, "strides become part of the index expressions, which the passes below reason about"),
+        Pass("flatten", flatten, "strides become part of the index expressions, which the passes below need", True),
         Pass("absorb_views", absorb_views, "after flatten, when kernels no longer depend on the shapes of buffers"),
         Pass("split_axes", split_axes, "after flatten, where reshapes have left divisions that did not cancel"),
         Pass("merge_axes", merge_axes, "after splitting, which makes short axes that may continue others"),

@@ -82,8 +82,9 @@ def compile_graph(
     A graph that `consumes` its inputs is given them in a list, by `run.consume`, which lets go of each when it can.
     What was compiled before, here or in another process, is found on disk.
     """
-    with timed(cx, "compile: choose library calls"):
-        module = target.library(module, parameters, cx.config)
+    if "choose_calls" not in cx.config.skipped_passes:
+        with timed(cx, "compile: choose library calls"):
+            module = target.library(module, parameters, cx.config)
     with ExitStack() as made:
         with timed(cx, "compile: find plan"):
             place = place_of(module, cx, target, given, consumes)
@@ -113,7 +114,8 @@ def compiled(
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), seconds, code.cached, code.text, assembly))
     with timed(cx, "compile: plan memory"):
         origins = lowered.origins if cx.config.sanitize else None
-        steps = plan(fused, code.functions, code.kernels, target.device, given, consumes, origins, code.begins)
+        reuses = "reuse_memory" not in cx.config.skipped_passes
+        steps = plan(fused, code.functions, code.kernels, target.device, given, consumes, origins, code.begins, reuses)
     if cx.config.verify:
         check_plan(fused, steps, code.functions, given, facts, code.begins)
         if target.kept is not None and not cx.config.sanitize:

@@ -96,6 +96,8 @@ def describe(event: Event) -> str:
             return f"reached the limit of {plural(limit, 'version')}; another version is needed, because {reason}"
         case ev.GraphFailed(error=error, resolved=resolved):
             return f"the graph failed: {error}" + ("; the frame runs as it was written" if resolved else "")
+        case ev.GraphExamined(error=error):
+            return f"looks at a graph that failed: {error}" if error else "looks at a graph before it runs"
         case ev.FunctionalGraphBuilt(operations=operations):
             return f"functional graph of {plural(operations, 'operation')}"
         case ev.GradientsPlanned(kept=kept, values=values, recomputed=recomputed):
@@ -113,6 +115,12 @@ def describe(event: Event) -> str:
             return f"{'loaded' if cached else 'compiled'} {plural(kernels, 'kernel')} in {seconds:.3f} s"
         case ev.OperatorFellBack(operator=operator, reason=reason):
             return f"{operator} is called as it is" + (f": {reason}" if reason else "")
+        case ev.CaptureMissed(reason=reason):
+            return f"a capture on disk does not hold: {reason}"
+        case ev.CaptureKept(size=size):
+            return f"the capture is kept on disk: {plural(size, 'byte')}"
+        case ev.CaptureUnkept(reason=reason):
+            return f"the capture is not kept on disk: {reason}"
         case ev.DiskSearched(stage=stage, found=found, reason=reason):
             return f"{stage}: {'found' if found else 'not found'} on disk" + (
                 f"; nothing is kept: {reason}" if reason else ""

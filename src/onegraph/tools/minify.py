@@ -11,27 +11,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec
 
-import torch
-
 from onegraph.backend_registry import Backend
 from onegraph.base.dataclass import dataclass
-from onegraph.base.errors import BackendError, InvalidArgument
+from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Location
 from onegraph.base.text import Printer, plural
 from onegraph.capture.directives.hatches import beside
-from onegraph.compile import compile
-from onegraph.tools.shrink import Case, shrink
 from onegraph.tools.verification.call import Call
-from onegraph.tools.verification.graphs import GraphCall, captured
-from onegraph.tools.verification.replay import Replay
+from onegraph.tools.verification.failing import WHOLE
+from onegraph.tools.verification.graphs import captured
+from onegraph.tools.verification.narrow import Narrowed, first_narrowed, step_of
 from onegraph.tools.verification.request import Request
+from onegraph.tools.verification.stages import Step
 from onegraph.tools.verification.trial import Trial
-from onegraph.torchlib.graph_text import graph_text
 
 P = ParamSpec("P")
-#: What is compiled is all of a graph, now, and its failures are raised.
-WHOLE = {"share_versions": False, "smallest_recorded_graph": 0, "raise_compiler_errors": True}
-DIFFERS = "differs from eager mode"
 MOST = 5  # lines of the program that are shown
 
 
@@ -40,8 +34,8 @@ class Minified:
     """What became of a call: `failure` says how its graph `number` of `graphs` fails, and is empty if none does.
 
     `operators` counts those of the graph in the call, and `left` those of the small one, whose text is `code`; `lines`
-    are those of the program that these are of. `file` is the program that fails; None where the graph holds what no
-    program can name.
+    are those of the program that these are of. `step` is the stage that makes it fail. `file` is the program that
+    fails; None where the graph holds what no program can name.
     """
 
     name: str
@@ -53,6 +47,7 @@ class Minified:
     left: int = 0
     code: str = ""
     lines: tuple[Location, ...] = ()
+    step: Step = Step()
     file: Path | None = None
 
     def __bool__(self) -> bool:
@@ -72,6 +67,10 @@ class Minified:
         if self.lines:
             out.line("User code:")
             out.lines(line for location in self.lines[:MOST] for line in location.traceback_lines())
+        if self.step.stage:
+            out.line(f"Stage: {self.step}")
+        if self.step.avoiding:
+            out.line(f"Avoided by: options={dict(self.step.avoiding)}")
         if self.file is not None:
             out.line(f"Program: python {self.file}")
         return out.text()
@@ -116,74 +115,28 @@ def minify(
 
     @beside
     def run(*args: P.args, **kwargs: P.kwargs) -> Minified:
-        _, calls = captured(Call.of(function, args, kwargs), keywords)
-        for call in calls:
-            case = Case(call.module, call.inputs)
-            if failure := failure_of(case, call.gradients, keywords):
-                return minified(name, failure, call, len(calls), keywords, request.file, tests)
-        return Minified(name, len(calls))
+        trial = Trial.of(Call.of(function, args, kwargs))
+        outcome, calls = captured(trial.call, {**keywords, "options": {**keywords["options"], **WHOLE}})
+        found = first_narrowed(trial, outcome, calls, keywords, bool, tests)
+        return Minified(name, len(calls)) if found is None else minified(name, found, request)
 
     return run
 
 
-def minified(
-    name: str,
-    failure: str,
-    call: GraphCall,
-    graphs: int,
-    keywords: Mapping[str, Any],
-    file: Path | None,
-    tests: int,
-) -> Minified:
-    """The graph of a call that fails, made small."""
-    kind = kind_of(failure)
-    whole = Case(call.module, call.inputs)
-    small = shrink(whole, lambda case: kind_of(failure_of(case, call.gradients, keywords)) == kind, tests)
-    lines = [node.meta["location"] for node in small.operators if node.meta.get("location") is not None]
-    small = captured_anew(small)
-    replayed = {**keywords, "options": {**keywords["options"], **WHOLE}}
+def minified(name: str, found: Narrowed, request: Request) -> Minified:
+    """What became of a graph that fails."""
+    step = step_of(found, request.keywords, request.config.replace(**WHOLE))
+    lines = [node.meta["location"] for node in found.nodes if node.meta.get("location") is not None]
     return Minified(
         name,
-        graphs,
-        failure,
-        call.number,
-        call.frame,
-        len(whole.operators),
-        len(small.operators),
-        graph_text(small.module),
+        found.graphs,
+        found.failure.text,
+        found.call.number,
+        found.call.frame,
+        found.operators,
+        len(found.nodes),
+        found.code(),
         tuple(dict.fromkeys(lines)),
-        Replay(file, replayed, small.module, small.inputs, call.gradients).write(),
+        step,
+        found.replay(request.file, request.keywords),
     )
-
-
-def captured_anew(case: Case) -> Case:
-    """The case with a graph that knows the sizes of these inputs."""
-    _, calls = captured(Call.of(giving_tuple(case.module.forward), case.inputs, {}), {"options": {}, "dynamic": False})
-    return Case(calls[0].module, calls[0].inputs) if len(calls) == 1 else case
-
-
-def failure_of(case: Case, gradients: bool, keywords: Mapping[str, Any]) -> str:
-    """How a graph fails that eager mode runs; empty if it does not, or if eager mode refuses it."""
-    with torch.set_grad_enabled(gradients):
-        trial = Trial.of(Call.of(giving_tuple(case.module.forward), case.inputs, {}))
-        if trial.eager.error is not None:
-            return ""
-        made = torch.fx.GraphModule(case.module, case.module.graph)
-        options = {**keywords["options"], **WHOLE}
-        compiled = compile(made.forward, backend=keywords["backend"], dynamic=keywords["dynamic"], options=options)
-        outcome = trial.call.run(giving_tuple(compiled))
-        if (error := outcome.error) is not None:
-            own = error.__cause__ if isinstance(error, BackendError) and error.__cause__ is not None else error
-            return f"raises {type(own).__name__}: {str(own).partition(chr(10))[0]}"
-        found = trial.differences_of(outcome)
-        return f"{DIFFERS}: {found[0]}" if found else ""
-
-
-def giving_tuple(run: Callable[..., Any]) -> Callable[..., Any]:
-    """The results of a graph as a tuple: backends may give a list."""
-    return lambda *inputs: tuple(run(*inputs))
-
-
-def kind_of(failure: str) -> str:
-    """A failure without what depends on values: the type of the exception, or that there is a difference."""
-    return failure.partition(":")[0]

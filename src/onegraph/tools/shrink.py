@@ -4,13 +4,15 @@
       ... 60 operators ...        ──►        add = gelu + bias        the two operators between which it goes wrong
       return out                             return add
 
-Operators that are left out are inputs, with the values that they had. Which are left out is searched by halves, as in
+Operators that are left out are inputs, with the values that they had. First, the graph is ended as early as it fails.
+Then, which are left out is searched by halves, as in
 A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002 ("ddmin").
 Sizes are halved behind that, where the graph still runs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +21,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from onegraph.base.dataclass import dataclass
 from onegraph.capture.verified import copies_of
+from onegraph.torchlib.graph_text import operator_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Case:
 
 
 Fails = Callable[[Case], bool]
+#: The names of operators that make tensors without elements.
+UNWRITTEN = re.compile(r"(^|\.)(new_)?empty(_|$)")
 
 
 def shrink(case: Case, fails: Fails, tests: int = 1000) -> Case:
@@ -45,8 +50,19 @@ def shrink(case: Case, fails: Fails, tests: int = 1000) -> Case:
     """
     budget = Budget(fails, tests)
     values = Values(case)
-    kept = smallest(case.operators, lambda nodes: budget.fails(values.case(nodes)))
+
+    def remains(nodes: Sequence[Node]) -> bool:
+        return budget.fails(values.case(nodes))
+
+    kept = smallest(shortest(case.operators, remains), remains)
     return with_short_sides(values.case(kept), budget.fails)
+
+
+def without_numbers(case: Case) -> Case:
+    """The case with the numbers that it takes out of tensors as inputs: capture would break its graph there."""
+    taken = torch.ops.aten._local_scalar_dense.default
+    kept = [node for node in case.operators if node.target is not taken]
+    return case if len(kept) == len(case.operators) else Values(case).case(kept)
 
 
 @dataclass(slots=True)
@@ -61,6 +77,15 @@ class Budget:
             return False
         self.left -= 1
         return self.ask(case)
+
+
+def shortest(items: Sequence[Node], fails: Callable[[Sequence[Node]], bool]) -> Sequence[Node]:
+    """The first of the items that fail together, where they do not without the last of them."""
+    low, high = 0, len(items)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fails(items[:middle]) else (middle, high)
+    return items[:high]
 
 
 def smallest(items: Sequence[Node], fails: Callable[[Sequence[Node]], bool]) -> Sequence[Node]:
@@ -102,9 +127,13 @@ class Values:
                     if source not in copied:
                         copied[source] = self._input(graph, source, inputs)
                 copied[node] = graph.node_copy(node, copied.__getitem__)
-        results = [node for node in kept if is_tensor(self.of.get(node)) and not frozenset(node.users) <= nodes]
+        results = [node for node in kept if self.is_result(node) and not frozenset(node.users) <= nodes]
         graph.output(tuple(copied[node] for node in results))
         return Case(GraphModule(self.case_of_all.module, graph), tuple(inputs))
+
+    def is_result(self, node: Node) -> bool:
+        """Whether a graph can give what an operator does: a tensor, whose elements were written."""
+        return is_tensor(self.of.get(node)) and not UNWRITTEN.search(operator_name(node))
 
     def _input(self, graph: Graph, source: Node, inputs: list[Any]) -> Node:
         """A placeholder in front of all operators for what another operator has given."""

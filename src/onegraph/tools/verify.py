@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec
 
 from onegraph.backend_registry import Backend
-from onegraph.base.events import GraphCaptured
+from onegraph.base.events import GraphCaptured, GraphFailed
 from onegraph.capture.directives.hatches import beside
 from onegraph.compile import EVENTS, compile
 from onegraph.tools.record import recording
 from onegraph.tools.verification.call import Call
+from onegraph.tools.verification.compare import THE_CALL, Difference
+from onegraph.tools.verification.failing import DIFFERS, WHOLE, error_of_graph
 from onegraph.tools.verification.narrow import Search
 from onegraph.tools.verification.report import Fault, Verification
 from onegraph.tools.verification.request import Request
@@ -73,16 +75,21 @@ def verify(
 def verified(request: Request, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Verification:
     function, keywords = request.function, request.keywords
     trial = Trial.of(Call.of(function, args, kwargs))
-    with recording(EVENTS, (GraphCaptured,)) as graphs:
+    with recording(EVENTS, (GraphCaptured, GraphFailed)) as recorded:
         found = trial.differences(compile(function, **{**keywords, "options": {**keywords["options"], **ANEW}}))
+    graphs = [each for each in recorded if isinstance(each.event, GraphCaptured)]
+    if not found and trial.eager.error is None and (raised := error_of_graph(recorded)):
+        found = (Difference(THE_CALL, f"its graph raises {raised}; the call runs as it is written"),)
     name = getattr(function, "__name__", type(function).__name__)
     if not found:
         error = trial.eager.error
         raised = "" if error is None else f"{type(error).__name__}: {error}"
         return Verification(name, len(trial.eager.rows), len(graphs), (), raised=raised)
-    whole = request.config.replace(smallest_recorded_graph=0, raise_compiler_errors=True, verify_correctness=False)
+    whole = request.config.replace(**WHOLE)
+    raises = any(each.place == THE_CALL for each in found)
     try:
-        fault: Fault | None = Search(trial, keywords, whole, request.file).fault()
+        search = Search(trial, keywords, whole, request.file)
+        fault: Fault | None = search.fault(lambda failure: raises or failure.kind == DIFFERS)
     except Exception as error:  # what was found stands without it
         LOGGER.warning(NOT_NARROWED, type(error).__name__, error)
         fault = None

@@ -147,7 +147,7 @@ class AtenRecorder(TorchDispatchMode):
         rule = self.rules.get(func) or over_each(func)
         if rule is not None:
             with self:
-                result = rule(*args, **kwargs)
+                result = followed(rule, func, args, kwargs)
             if result is not NotImplemented:
                 return result
         elif is_composite(func):  # seen whole in inference mode only
@@ -236,6 +236,19 @@ class AtenRecorder(TorchDispatchMode):
         node = self.graph.call_function(function, args)
         node.meta["val"] = value
         return node
+
+
+class RuleFailed(Exception):
+    """A rule has raised an error: a defect of it, where eager mode may raise the like of its own."""
+
+
+def followed(rule: Rule, func: Any, args: Any, kwargs: Any) -> Any:
+    try:
+        return rule(*args, **kwargs)
+    except (RuntimeError, IndexError) as error:
+        if type(error) not in (RuntimeError, IndexError):  # it says what a graph cannot hold
+            raise
+        raise RuleFailed(f"the rule for {func} raised {type(error).__name__}: {error}") from error
 
 
 #: The comparisons of what is expected of sizes.

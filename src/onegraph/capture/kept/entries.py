@@ -101,6 +101,26 @@ def shifted(continuation: Continuation | None, sign: int) -> Continuation | None
     return replace(continuation, instruction=replace(instruction, position=moved(instruction.position, lines)))
 
 
+def entry_text(data: bytes) -> str:
+    """What an entry holds, for people.
+
+    Raises:
+        ValueError: it is no entry.
+    """
+    try:
+        found = json.loads(zlib.decompress(data))
+        made = base64.b64decode(found["made"] or "", validate=True)
+        counts = [len(found[name]) for name in ("guards", "functions", "values", "consts")]
+        body = [*found["body"]]
+    except (zlib.error, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"this is no capture: {type(error).__name__}: {error}") from None
+    guards, functions, values, consts = counts
+    head = f"what a frame was captured to: {guards} guards, {functions} functions and {values} values to compare"
+    return "\n".join(
+        [f"{head}; {consts} constants, {len(made)} bytes of compiled graph", *(f"  {line}" for line in body)]
+    )
+
+
 def with_made(data: bytes, made: bytes) -> bytes:
     """The entry with other bytes for what was compiled."""
     found = json.loads(zlib.decompress(data))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-import zlib
 from collections.abc import Callable
 from dataclasses import field
 from functools import cache, partial
@@ -37,8 +36,6 @@ from onegraph.capture.replacement import Translated, replacement
 from onegraph.capture.symbolic.shape_policy import History
 
 SLOTS = 8
-#: What a damaged entry, or one of another program, may lead to.
-DAMAGED = (ValueError, LookupError, TypeError, AttributeError, AssertionError, ImportError, zlib.error, RecursionError)
 #: Settings that change nothing of what is compiled.
 ASIDE = frozenset({"logs", "cache_dir", "debug_dir", "debug_files", "trace_dir", "accumulated_recompile_limit"})
 #: Where torch has the functions that programs run.
@@ -65,7 +62,7 @@ class Shelf:
                     history.relearn(loaded.learnt)
                     cx.emit(ev.DiskSearched(cx.frame, "capture", found=True))
                     return made
-            except DAMAGED as why:
+            except Exception as why:  # nobody has written such an entry: the frame is captured
                 cx.emit(ev.CaptureMissed(cx.frame, f"{type(why).__name__}: {why}"))
         cx.emit(ev.DiskSearched(cx.frame, "capture", found=False))
         return None
@@ -83,7 +80,7 @@ class Shelf:
             try:
                 entry = capture_of(data, start, history, cx)
                 found.append((entry, self._around(entry, slot, cx)))
-            except (Stale, *DAMAGED) as why:
+            except Exception as why:  # it does not hold, or nobody has written it
                 cx.emit(ev.CaptureMissed(cx.frame, f"{why}"))
                 self.stale.append(slot)
         return found
@@ -139,7 +136,7 @@ def shelf_of(
     """Where the captures of a frame are kept; None where they are not to be, or all stages are to be seen."""
     config = cx.config
     sees_all = config.verify or config.sanitize or config.debug or config.measure
-    sees_all = sees_all or config.verify_correctness or config.check_unchanged
+    sees_all = sees_all or config.verify_correctness or config.check_unchanged or bool(config.repro_after)
     chooses = config.guard_filter_fn or config.reorderable_logging_functions or config.ignore_logging_functions
     if keeping is None or not config.cache_captures or sees_all or chooses or config.trace_dir is not None:
         return None

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.library.recipe import Recipe
@@ -150,6 +151,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
         reason = "an element type is not native" if not _is_native(node, g.device) else ""
         reason = "it refuses this element type" if is_refused(node) else reason
         reason = "algorithms are to be deterministic" if minds_determinism(node) else reason
+        reason = "the option skipped_lowerings names it" if is_disabled(node.target, g.cx.config) else reason
         result = NotImplemented if reason else lowering(g, *args, **kwargs)
         if result is not NotImplemented:
             return result
@@ -164,6 +166,13 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if any(isinstance(value, torch.Tensor) and _is_negated(value) for value in inputs):
         return results  # the operator was given the elements themselves, and its result holds such
     return _elements(g, results, node.meta["val"])
+
+
+def is_disabled(target: Any, config: Config) -> bool:
+    """Whether an operator is named by the option `skipped_lowerings`, with or without its overload."""
+    return bool(config.skipped_lowerings) and not {str(target), str(target.overloadpacket)}.isdisjoint(
+        config.skipped_lowerings
+    )
 
 
 def _elements(g: Lowerer, memory: Any, fake: Any) -> Any:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from onegraph.compiler.kernel_facts import library_bytes, library_flops
 from onegraph.compiler.kernels import operands, size_symbols
 from onegraph.compiler.memory.liveness import lifetimes
-from onegraph.compiler.memory.reuse import moves_nothing, overwritten, owned_after, size_of, workspace
+from onegraph.compiler.memory.reuse import NO_WORKSPACE, moves_nothing, overwritten, owned_after, size_of, workspace
 from onegraph.ir.index import Call, Index, Symbol
 from onegraph.ir.loop import Argument, BufferArgument, Extern, Kernel, Program, Step, View, reads, writes
 from onegraph.ir.plan import (
@@ -58,6 +58,7 @@ class Planner:
         given: Mapping[int, int],
         consumes: bool,
         origins: Mapping[str, str] | None = None,
+        reuses: bool = True,
     ) -> None:
         self.program = program
         self.device = device
@@ -73,9 +74,11 @@ class Planner:
         self.now = 0
         self.lives = lifetimes(program)
         # Where memory is given back as the call goes on, what is large does not stay from its begin to its end.
-        self.space = workspace(program, self.lives, LASTING if consumes else None)
+        lasting = LASTING if consumes else None
+        self.reuses = reuses
+        self.space = workspace(program, self.lives, lasting) if reuses else NO_WORKSPACE
         self.owned: set[str] = set()  # memory that is ours: no caller and no library may also know it
-        self.overwritten = overwritten(program, self.lives, self.space, given)
+        self.overwritten = overwritten(program, self.lives, self.space, given) if reuses else {}
         self.births = self._births()
         self.idle: dict[TensorType, list[int]] = {}  # slots whose memory is free for another buffer of this layout
         self.bytes: dict[TensorType, int | None] = {}
@@ -161,7 +164,7 @@ class Planner:
             type = self.table[name].type
             free = self.is_free_after(name)
             self.owned.discard(name)
-            if free and len(self.idle.get(type, ())) < self.wanted(type):
+            if free and self.reuses and len(self.idle.get(type, ())) < self.wanted(type):
                 self.idle.setdefault(type, []).append(self.slots[name])
             elif self.is_droppable(name):
                 emptied.append(self.slots[name])
@@ -296,15 +299,16 @@ def plan(
     consumes: bool = False,
     origins: Mapping[str, str] | None = None,
     begins: Mapping[str, tuple[int, ...]] = NO_BEGINS,
+    reuses: bool = True,
 ) -> ExecPlan:
     """The plan of a program whose kernels are flat. `functions` gives each kernel's number in `kernels`.
 
     All that it allocates lies on the `device`. `given` are the positions of results that the caller copies to inputs:
     they may be written there at once. A plan that `consumes` its inputs lets go of each behind the last step that uses
     it. For the sanitizer, `origins` say of which operator each buffer is the result. A kernel is given its operands
-    from the bytes on that it has in `begins`.
+    from the bytes on that it has in `begins`. Where it `reuses` no memory, each buffer has its own.
     """
-    p = Planner(program, device, given or {}, consumes, origins)
+    p = Planner(program, device, given or {}, consumes, origins, reuses)
     inputs: list[Slot | Register] = []
     for item in program.inputs:
         if isinstance(item, Symbol):

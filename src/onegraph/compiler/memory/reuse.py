@@ -211,6 +211,9 @@ class Workspace:
     end: int
 
 
+NO_WORKSPACE = Workspace({}, 0, -1)
+
+
 def workspace(program: Program, lives: Lifetimes, largest: int | None = None) -> Workspace:
     """Place what only kernels touch, and whose size is known, where nothing else is alive at the same time.
 

@@ -17,7 +17,7 @@ import json
 import platform
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from itertools import accumulate
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from types import MappingProxyType
 import torch
 from llvmlite.binding import llvm_version_info
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import KEY, KINDS, LARGEST, LOGGER, RELEASE, USED, DiskCache, cache_of
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.text import plural

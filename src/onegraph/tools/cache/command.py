@@ -7,11 +7,11 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import KINDS, LIMIT, MAGIC, DiskCache, content_of
 from onegraph.base.errors import InvalidArgument, OnegraphError
 from onegraph.base.text import columns

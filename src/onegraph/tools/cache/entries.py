@@ -6,10 +6,10 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from onegraph.base.config import Config
+from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import ABANDONED, KEY, KINDS, UNFINISHED
 from onegraph.base.errors import OnegraphError
 from onegraph.base.settings import config as settings

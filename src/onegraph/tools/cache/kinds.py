@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from onegraph.base.text import columns, plural
+from onegraph.capture.kept.entries import entry_text
 from onegraph.compiler.codegen.elf import FUNCTION, symbols_of
 from onegraph.compiler.kept_plans import OfGraph, plan_of
 from onegraph.compiler.library.measure import times_of
@@ -59,4 +60,6 @@ def _unknown(content: bytes) -> str:
         return f"{plural(len(content), 'byte')}: {content[:SHOWN].hex(' ', 4)}"
 
 
-READERS: Mapping[str, Callable[[bytes], str]] = MappingProxyType({"objects": _object, "plans": _plan, "times": _times})
+READERS: Mapping[str, Callable[[bytes], str]] = MappingProxyType(
+    {"objects": _object, "plans": _plan, "times": _times, "captures": entry_text}
+)

@@ -1,13 +1,16 @@
-"""Lets the debug directory and the structured trace hear of events, once there is something for them to write."""
+"""Lets those who write files of what is compiled hear of events, once there is something for them to write."""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from threading import get_ident
 
 from onegraph.base.config import Config
-from onegraph.base.events import Event, Events, FrameStarted, Location, Recompiled, Subscriber
+from onegraph.base.events import Event, Events, FrameStarted, GraphExamined, Location, Recompiled, Subscriber
 from onegraph.base.locks import Lock
+
+REPRO = "onegraph.tools.debugging.repro"
 
 
 class Writers:
@@ -55,3 +58,17 @@ class Writers:
 def attach_files(events: Events) -> None:
     """Subscribe what writes files of what is compiled."""
     events.subscribe(Writers().note)
+    events.subscribe(examined)
+
+
+def examined(event: Event) -> None:
+    """Have a small program written of a graph that fails. What does that is imported when there is such a graph."""
+    if isinstance(event, GraphExamined):
+        _small_programs()(event)
+
+
+@cache
+def _small_programs() -> Subscriber:
+    careful = import_module("onegraph.tools.debugging.writing").Careful
+    note: Subscriber = careful("a small program of a graph that fails", import_module(REPRO).REPRO.note).note
+    return note

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 from onegraph.base.config import Config, rank
@@ -26,7 +27,7 @@ of the frame, that of the version, and the name of the function. The second file
 
 folder, where it begins, the line there:
 """
-_FOLDER = "onegraph_debug"
+FOLDER = "onegraph_debug"
 _LOG = "log.txt", "what happened, in order: graph breaks, why there is another version, what each stage made"
 _TIMES = "times.txt", "seconds of the processor that each stage took; a stage contains its steps"
 
@@ -35,9 +36,7 @@ class Run:
     """The folder of one process."""
 
     def __init__(self, root: Path) -> None:
-        number = rank()
-        name = f"run_{time.strftime('%Y_%m_%d_%H_%M_%S')}_{os.getpid()}"
-        self.folder = Path(os.path.abspath(root)) / (name if number is None else f"{name}_rank_{number}")
+        self.folder = folder_of_process(Path(os.path.abspath(root)), os.getpid())
         self._begun: set[str] = set()
         self._written: Counter[str] = Counter()
         self._times: defaultdict[str, Times] = defaultdict(Times)
@@ -88,6 +87,13 @@ class Run:
             file.write(text if text.endswith("\n") else f"{text}\n")
 
 
+@cache
+def folder_of_process(root: Path, process: int) -> Path:
+    """The folder of a process: it is named by when it first writes there."""
+    number, name = rank(), f"run_{time.strftime('%Y_%m_%d_%H_%M_%S')}_{process}"
+    return root / (name if number is None else f"{name}_rank_{number}")
+
+
 class DebugDir:
     """Writes the pieces whose configuration says so. Each process has a folder of its own, a forked child too."""
 
@@ -110,4 +116,4 @@ class DebugDir:
 
 def folder_of(config: Config) -> Path | None:
     """Where the folders of processes are; None for what has no debug directory."""
-    return (config.debug_dir or Path(_FOLDER)) if config.debug else None
+    return (config.debug_dir or Path(FOLDER)) if config.debug else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
 from onegraph.ir.plan import Alloc, ExecPlan, ExternCall, Free, Launch
 from onegraph.ir.plan_text import allocated

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 
 import torch
 
@@ -23,6 +24,7 @@ CLOSE |= {torch.complex64: 1.3e-6, torch.complex128: 1e-7}
 NEAR = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-7}
 NEAR |= {torch.complex64: 1e-4, torch.complex128: 1e-7}
 #: The error of a compiled result may be this many times eager's, and this many units in the last place.
+THE_CALL = "the call"  # the place of a difference in what it raises
 Precise = Callable[[torch.Tensor], torch.Tensor | None]
 TIMES = 4.0
 UNITS = 8.0
@@ -30,10 +32,14 @@ UNITS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One place in which the compiled call is not what the eager one is, and how it differs, as text."""
+    """One place in which the compiled call is not what the eager one is, and how it differs, as text.
+
+    `gap` is that of values, as a share of the largest one; infinite for what has none.
+    """
 
     place: str
     text: str
+    gap: float = inf
 
     def __str__(self) -> str:
         return f"{self.place}: {self.text}"
@@ -64,13 +70,24 @@ def differences(eager: Outcome, compiled: Outcome, judge: Judge) -> tuple[Differ
     """What of the compiled outcome is not eager's."""
     left, right = eager.error, compiled.error
     if type(left) is not type(right):
-        return (Difference("the call", f"{raised(right)}, in eager it {raised(left)}"),)
+        return (Difference(THE_CALL, f"{raised(right)}, in eager it {raised(left)}"),)
     found = []
     for place in dict.fromkeys([*eager.rows, *compiled.rows]):
-        text = difference(eager.rows.get(place), compiled.rows.get(place), partial(judge.value_at, place, eager))
+        pair = eager.rows.get(place), compiled.rows.get(place)
+        text = difference(*pair, partial(judge.value_at, place, eager))
         if text:
-            found.append(Difference(place, text))
+            found.append(Difference(place, text, gap_of(*pair)))
     return tuple(found)
+
+
+def gap_of(eager: Leaf | None, compiled: Leaf | None) -> float:
+    """How far values are apart, as a share of eager's largest."""
+    if not isinstance(eager, Values) or not isinstance(compiled, Values) or eager.tensor.shape != compiled.tensor.shape:
+        return inf
+    left, right = (wide(each.tensor.to_dense().cpu()) for each in (eager, compiled))
+    gaps = torch.where(left == right, 0.0, (left - right).abs())
+    scale = left.abs().nan_to_num(posinf=0.0).max()
+    return float(gaps[~(left.isnan() & right.isnan())].max() / scale) if scale > 0 and gaps.isfinite().all() else inf
 
 
 def raised(error: Exception | None) -> str:
@@ -116,7 +133,7 @@ def difference_of_values(eager: Values, compiled: Values, precise: Precise) -> s
     # A float of Python came out of a tensor, mostly of single precision.
     dtype = torch.float32 if eager.kind == "float" else left.dtype
     left, right = left.to_dense().cpu(), right.to_dense().cpu()
-    if left.numel() == 0 or bool(within(left, right, CLOSE.get(dtype, 0.0)).all()):
+    if left.numel() == 0 or bool(is_close(left, right, dtype).all()):
         return ""
     exact = precise(left)
     if exact is None:
@@ -125,11 +142,22 @@ def difference_of_values(eager: Values, compiled: Values, precise: Precise) -> s
     return judged(left, right, exact.to_dense().cpu(), dtype)
 
 
-def within(left: torch.Tensor, right: torch.Tensor, tolerance: float) -> torch.Tensor:
-    """Where both are equal, or as close as that, for each element."""
+def scale_of(tensor: torch.Tensor) -> float:
+    """The largest of the finite elements: gradients may all be small."""
+    return float(wide(tensor).abs().nan_to_num(posinf=0.0).max())
+
+
+def is_close(left: torch.Tensor, right: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Where both differ by no more than roundings; where all are small, as gradients may be, by little of the most."""
+    near = within(left, right, NEAR.get(dtype, 0.0), min(1.0, scale_of(left)))
+    return within(left, right, CLOSE.get(dtype, 0.0)) & near
+
+
+def within(left: torch.Tensor, right: torch.Tensor, tolerance: float, scale: float = 1.0) -> torch.Tensor:
+    """Where both are equal, or as close as that, for each element; `scale` is that of absolute tolerance."""
     if left.dtype is right.dtype and not (left.is_floating_point() or left.is_complex()):
         return left == right
-    return torch.isclose(wide(left), wide(right), rtol=tolerance, atol=tolerance, equal_nan=True)
+    return torch.isclose(wide(left), wide(right), rtol=tolerance, atol=tolerance * scale, equal_nan=True)
 
 
 def wide(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,49 +1,109 @@
-"""From a difference to its cause: the stage that brings it in, the graph, and the operator.
+"""From a call that fails to its cause: the graph, a small part of it that fails alone, and the stage that brings it in.
 
-The graphs of a call are run as they are captured. If that differs, capture is at fault. Otherwise each graph is
-compiled and compared alone, on the inputs that it had, with one stage more each time; then it is cut shorter as long as
-it differs, and the operator that it ends with is the cause.
+The graphs of a call are run as they are captured. If that differs, capture is at fault. Otherwise the first graph that
+fails alone is shrunk, and what is left of it is compiled with less and less switched off. Where none fails alone, as
+where transforms of torch.func are open in it, its functional graphs are tried, and then the call as a whole.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
-from onegraph.backend_registry import OURS, find_backend
-from onegraph.backends import GraphCompiler, aot_eager, native, native_for
 from onegraph.base.config import Config
-from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
-from onegraph.compiler.cpu import CPU
-from onegraph.compiler.target import Target
-from onegraph.tools.verification.call import Call
-from onegraph.tools.verification.compare import Difference
-from onegraph.tools.verification.graphs import GraphCall, GraphFunction, captured, copy_of, ending_early, operators
+from onegraph.compile import compile
+from onegraph.tools.shrink import Case, shrink
+from onegraph.tools.verification.call import Call, Outcome
+from onegraph.tools.verification.eager_graph import eager_graph
+from onegraph.tools.verification.failing import Failure, captured_anew, failure_of, first_failing, giving_tuple
+from onegraph.tools.verification.graphs import GraphCall, captured
 from onegraph.tools.verification.replay import Replay
 from onegraph.tools.verification.report import Fault
+from onegraph.tools.verification.stages import SMALL, Backend, Step, first_step
 from onegraph.tools.verification.trial import Trial
 from onegraph.tools.verification.values import first_unknown, watched
-from onegraph.torchlib.graph_text import node_text, operator_name
-from onegraph.torchlib.regions import forget_regions
-
-#: The pass without which there is no code: it gives buffers their strides.
-NEEDED = "flatten"
+from onegraph.torchlib.graph_text import graph_text, node_text, operator_name
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """A stage by its name, and the backend that goes as far as it, and no further."""
+class Narrowed:
+    """A graph that fails, of so many: how, and what is left of it.
 
-    name: str
-    backend: GraphCompiler
-    step: str = ""
+    `last` is the last operator of that, as it was captured.
+    """
+
+    call: GraphCall
+    graphs: int
+    failure: Failure
+    operators: int
+    small: Case
+    nodes: tuple[Node, ...]
+
+    @property
+    def last(self) -> Node | None:
+        if not self.nodes:
+            return None
+        node = self.nodes[-1]  # or the operator with several results that it is one of
+        is_part = node.target is operator.getitem and isinstance(node.args[0], Node)
+        return node.args[0] if is_part and node.args[0].op != "placeholder" else node  # type: ignore[return-value,union-attr]
+
+    def code(self) -> str:
+        return graph_text(self.small.module)
+
+    def replay(self, file: Path | None, keywords: Mapping[str, Any]) -> Path | None:
+        """The program of what is left."""
+        small, failure = self.small, self.failure.text.partition(": result")[0]
+        return Replay(file, keywords, small.module, small.inputs, self.call.gradients, failure).write()
+
+
+def first_narrowed(
+    trial: Trial,
+    outcome: Outcome,
+    calls: Sequence[GraphCall],
+    keywords: Mapping[str, Any],
+    counts: Callable[[Failure], bool],
+    tests: int,
+) -> Narrowed | None:
+    """The first graph of a call that fails, made small. `outcome` is that of the call with its captured graphs."""
+
+    def groups() -> Iterator[Sequence[GraphCall]]:
+        if trial.differences_of(outcome):
+            yield [eager_graph(trial.call)] if trial.eager.error is None else []
+        else:
+            yield calls
+            yield captured(trial.call, keywords, after="aot")[1]
+
+    for graphs in groups():
+        failing = first_failing(graphs, keywords, counts)
+        if failing is not None:
+            return narrowed(*failing, len(graphs), keywords, tests)
+    return None
+
+
+def narrowed(call: GraphCall, failure: Failure, graphs: int, keywords: Mapping[str, Any], tests: int) -> Narrowed:
+    """The graph of a call that fails, made small as long as it fails in the same way."""
+    whole = Case(call.module, call.inputs)
+    small = shrink(whole, lambda case: failure_of(case, call.gradients, keywords).is_like(failure), tests)
+    anew = captured_anew(small)
+    kept = anew if failure_of(anew, call.gradients, keywords).is_like(failure) else small
+    return Narrowed(call, graphs, failure, len(whole.operators), kept, tuple(small.operators))
+
+
+def step_of(found: Narrowed, keywords: Mapping[str, Any], config: Config) -> Step:
+    """The stage that makes a small graph fail."""
+    size = sum(getattr(value, "nbytes", 0) for value in found.small.inputs)
+
+    def fails(backend: Backend, gradients: bool) -> bool:
+        return failure_of(found.small, gradients, {**keywords, "backend": backend}).is_like(found.failure)
+
+    call = Call.of(giving_tuple(found.small.module.forward), found.small.inputs, {})
+    return first_step(fails, keywords["backend"], config, found.call.gradients, call, size <= SMALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +114,32 @@ class Search:
     keywords: Mapping[str, Any]
     config: Config
     file: Path | None
+    tests: int = 300
 
-    def fault(self) -> Fault:
-        """Where the difference comes from."""
+    def fault(self, counts: Callable[[Failure], bool]) -> Fault:
+        """Where the difference comes from; only failures of graphs that count."""
         outcome, calls = captured(self.trial.call, self.keywords)
-        if self.trial.differences_of(outcome):
-            return self._fault_of_capture(calls)
-        for call in calls:
-            for stage in stages(self.keywords["backend"]):
-                if self._differs(call, call.module, stage.backend):
-                    return self._fault_of_graph(call, stage, len(calls))
-        return Fault(graphs=len(calls))
+        found = first_narrowed(self.trial, outcome, calls, self.keywords, counts, self.tests)
+        if found is None:
+            if self.trial.differences_of(outcome):
+                return self._fault_of_capture(calls)
+            step = self._step_of_call()
+            return Fault(step.stage, step.name, graphs=len(calls), avoiding=step.avoiding)
+        step = step_of(found, self.keywords, self.config)
+        fault = Fault(step.stage, step.name, avoiding=step.avoiding)
+        if self.file is not None or len(found.nodes) < found.operators:  # else the program is as small itself
+            fault = dataclasses.replace(fault, file=found.replay(self.file, self.keywords))
+        return fault if found.last is None else self._at(fault, found.call, found.last, found.graphs)
+
+    def _step_of_call(self) -> Step:
+        """The stage that makes the whole call differ."""
+
+        def fails(backend: Backend, gradients: bool) -> bool:
+            options = {**self.keywords["options"], "share_versions": False}
+            function = compile(self.trial.call.target, **{**self.keywords, "backend": backend, "options": options})
+            return gradients and bool(self.trial.differences(function))
+
+        return first_step(fails, self.keywords["backend"], self.config, True, self.trial.call, small=False)
 
     def _fault_of_capture(self, calls: Sequence[GraphCall]) -> Fault:
         _, watching = watched(self.trial.call)
@@ -73,48 +148,7 @@ class Search:
             return Fault("capture", graphs=len(calls))
         return self._at(Fault("capture"), found[0], found[1], len(calls))
 
-    def _fault_of_graph(self, call: GraphCall, stage: Stage, count: int) -> Fault:
-        found = operators(call.module)
-        high = self._shortest(call, stage, len(found))
-        shortest = ending_early(call.module, high) if high < len(found) else call.module
-        exact = self._exact(call, shortest, stage)
-        file = Replay(self.file, self.keywords, shortest, call.inputs, call.gradients).write()
-        fault = Fault(exact.name, exact.step, file=file)
-        return self._at(fault, call, found[high - 1], count) if found else fault
-
-    def _shortest(self, call: GraphCall, stage: Stage, count: int) -> int:
-        """With how many of its `count` operators a graph still differs, where it does not with one less."""
-        answers: dict[int, bool | None] = {count: True}
-        low, high = 0, count
-        while high - low > 1:
-            middle = (low + high) // 2
-            answers[middle] = self._differs(call, ending_early(call.module, middle), stage.backend)
-            if answers[middle] is False:
-                low = middle
-            else:  # which it may be because the graph is not compiled
-                high = middle
-        return min(number for number, answer in answers.items() if answer)
-
-    def _exact(self, call: GraphCall, module: GraphModule, stage: Stage) -> Stage:
-        """The stage with what is only asked of the shortest graph: which pass, and whether gradients are at fault."""
-        if stage.name == "passes":
-            within = (each for each in passes() if self._differs(call, module, each.backend))
-            return next(within, stage)
-        if stage.name == "differentiation" and self._differs(call, module, stage.backend, records=False):
-            return dataclasses.replace(stage, name="decomposition")
-        return stage
-
-    def _differs(
-        self, call: GraphCall, module: GraphModule, backend: GraphCompiler, records: bool = True
-    ) -> bool | None:
-        """Whether a compiled graph is not the captured one; None if it is not compiled."""
-        gradients = call.gradients and records
-        found = differences_of_graph(module, call.inputs, gradients, backend, Context(self.config, frame=call.frame))
-        return None if found is None else bool(found)
-
     def _at(self, fault: Fault, call: GraphCall, node: Node, count: int) -> Fault:
-        if node.target is operator.getitem and isinstance(node.args[0], Node):  # an operator with several results
-            node = node.args[0]
         return dataclasses.replace(
             fault,
             graph=call.number,
@@ -124,53 +158,3 @@ class Search:
             node=node_text(node),
             location=node.meta.get("location"),
         )
-
-
-def differences_of_graph(
-    module: GraphModule, inputs: Sequence[Any], gradients: bool, backend: GraphCompiler, cx: Context
-) -> tuple[Difference, ...] | None:
-    """What a compiled graph does otherwise than the captured one. None if the backend leaves it as it is."""
-    with torch.set_grad_enabled(gradients):
-        captured_graph = GraphFunction(module.forward)
-        trial = Trial.of(Call.of(captured_graph, tuple(inputs), {}))
-        forget_regions(module)
-        try:
-            copied = copy_of(module, captured_graph.writes)
-            compiled = backend(copied, list(inputs), cx)
-        except Exception:  # a graph that ends early may be one that capture would not make
-            return None
-        if compiled == copied.forward:
-            return None
-        return trial.differences(GraphFunction(compiled))
-
-
-def stages(backend: object) -> list[Stage]:
-    """The stages behind capture on the way to a backend, the first one first."""
-    if backend in ("eager", "lowered"):
-        return []
-    known = OURS.get(backend) if isinstance(backend, str) else None
-    if known not in ("aot_eager", "native"):
-        return [Stage("backend", find_backend(backend))]  # type: ignore[arg-type]
-    differentiated = Stage("differentiation", aot_eager)
-    if known == "aot_eager":
-        return [differentiated]
-    needed = tuple(each for each in CPU.passes if each.name == NEEDED)
-    plain = dataclasses.replace(CPU, passes=needed)
-    without_library = dataclasses.replace(plain, library=lambda module, parameters, config: module)
-    return [
-        differentiated,
-        Stage("lowering", native_for(without_library)),
-        Stage("library calls", native_for(plain)),
-        Stage("passes", native),
-    ]
-
-
-def passes() -> list[Stage]:
-    """The passes of the compiler, each with those before it."""
-    names = [each.name for each in CPU.passes]
-    return [Stage("passes", native_for(with_passes(number)), names[number]) for number in range(len(names))]
-
-
-def with_passes(last: int) -> Target:
-    chosen = tuple(each for number, each in enumerate(CPU.passes) if number <= last or each.name == NEEDED)
-    return dataclasses.replace(CPU, passes=chosen)

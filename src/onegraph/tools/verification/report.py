@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
@@ -16,9 +19,12 @@ MOST = 10  # differences that are printed
 class Fault:
     """Where a difference comes from, as far as it was found.
 
-    `stage` is one of "capture", "differentiation", "decomposition", "lowering", "library calls", "passes", "backend",
-    or empty; `step` is the name of a pass. `graph` is the number of the graph, of `graphs` in the call, and `frame` the
-    function that it is of. `operator` is the one that brings the difference in, `node` its line in the graph.
+    `stage` is one of "capture", "functionalization", "differentiation", "decomposition", "graph passes", "partition",
+    "lowering", "code", "library calls", "passes", "memory plan", "backend", or empty; `step` is the name of a pass, or
+    of the aten operator that is lowered or decomposed. `avoiding` are options without which there is no fault.
+
+    `graph` is the number of the graph, of `graphs` in the call, and `frame` the function that it is of. `operator` is
+    the one that brings the difference in, `node` its line in the graph.
     """
 
     stage: str = ""
@@ -30,6 +36,7 @@ class Fault:
     node: str = ""
     location: Location | None = None
     file: Path | None = None
+    avoiding: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ class Verification:
 
 def described(fault: Fault) -> list[str]:
     """The lines that say where a difference comes from."""
-    step = f" (the pass '{fault.step}')" if fault.step else ""
+    step = f" ({fault.step})" if fault.step else ""
     lines = [f"Stage: {fault.stage}{step}" if fault.stage else "Stage: not found; no graph differs alone"]
     if fault.graph:
         lines.append(f"Graph: {fault.graph} of {fault.graphs}" + (f", of {fault.frame}" if fault.frame else ""))
@@ -103,6 +110,8 @@ def described(fault: Fault) -> list[str]:
         lines.append(f"Operator: {fault.operator}, in {fault.node}")
     if fault.location is not None:
         lines += ["User code:", *fault.location.traceback_lines()]
+    if fault.avoiding:
+        lines.append(f"Avoided by: options={dict(fault.avoiding)}")
     if fault.file is not None:
         lines.append(f"Replay: python {fault.file}")
     return lines

@@ -1,10 +1,14 @@
-"""A slow evaluator of loop programs: one element at a time, by the meaning that `ir.scalar` gives each operation."""
+"""A slow evaluator of loop programs: one element at a time, by the meaning that `ir.scalar` gives each operation.
+
+It says what the code of a kernel must do, without the writer of that code.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, cast
 
 import numpy as np
 
@@ -34,14 +38,29 @@ from onegraph.ir.loop import (
 from onegraph.ir.scalar import REDUCTIONS, SCALAR_OPS, operand_dtypes
 from onegraph.ir.types import BF16, BOOL, DType
 
+Array = np.ndarray[Any, Any]
+NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
-def numpy_type(dtype: DType) -> np.dtype:
+
+def numpy_type(dtype: DType) -> np.dtype[Any]:
+    """The type that values are computed in. NumPy has no bfloat16: its values are kept as float32."""
     return np.dtype(np.float32 if dtype is BF16 else dtype.torch_name)
 
 
-def run(program: Program, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def bfloat16_bits(values: Array) -> Array:
+    """Of float32, rounded to the nearest, ties to even."""
+    bits = values.view(np.uint32)
+    rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
+    return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
+
+
+def from_bfloat16(bits: Array) -> Array:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def run(program: Program, inputs: Mapping[str, Array]) -> list[Array]:
     """The outputs, flat, as they stand in memory. `inputs` are arrays in row-major order; programs have no externs."""
-    memory: dict[str, np.ndarray] = {}
+    memory: dict[str, Array] = {}
     table = program.table()
     for buffer in program.buffers:
         sizes = zip(buffer.type.shape, buffer.type.strides, strict=True)
@@ -65,9 +84,21 @@ def _int(index: Index) -> int:
     return value
 
 
+def number(index: Index, values: Mapping[str, int]) -> int:
+    """An index expression, given each symbol's value by name."""
+    return int(cast(int, index.evaluate(values)))
+
+
+class CheckFailed(Exception):
+    """A check of a kernel has failed: the name of the exception, and its message."""
+
+
 class Evaluator:
-    def __init__(self, program: Program, memory: dict[str, np.ndarray]) -> None:
+    """Runs kernels of a program on `memory`, which has a flat array for each buffer; `sizes` are those with names."""
+
+    def __init__(self, program: Program, memory: dict[str, Array], sizes: Mapping[str, int] = NO_SIZES) -> None:
         self.table = program.table()
+        self.sizes = sizes
         self.memory = memory
         self.dtypes = {name: buffer.type.dtype for name, buffer in self.table.items()}
         self.values: dict[str, Any] = {}
@@ -78,11 +109,11 @@ class Evaluator:
         for local in kernel.locals:
             self.memory[local.name] = np.zeros(local.size, numpy_type(local.dtype))
         for at in self.iterations(kernel.axes):
-            self.values = dict(at)
+            self.values = {**self.sizes, **at}
             self.block(kernel.body, {})
 
-    def iterations(self, axes: tuple[Symbol, ...]):
-        extents = [_int(axis.extent) for axis in axes if axis.extent is not None]
+    def iterations(self, axes: tuple[Symbol, ...]) -> Iterator[dict[str, int]]:
+        extents = [number(axis.extent, self.sizes) for axis in axes if axis.extent is not None]
         for at in itertools.product(*map(range, extents)):
             yield {axis.name: value for axis, value in zip(axes, at, strict=True)}
 
@@ -91,7 +122,9 @@ class Evaluator:
             match statement:
                 case Let(name, dtype, value):
                     self.types[name] = dtype
-                    self.values[name] = self.value(value, dtype)
+                    found = self.value(value, dtype)
+                    is_rounded = dtype is BF16 and not isinstance(value, Load)
+                    self.values[name] = from_bfloat16(bfloat16_bits(np.asarray(found)))[()] if is_rounded else found
                 case Accumulate():
                     self.accumulate(statement, totals)
                 case Store(buffer, place, value, atomic):
@@ -99,11 +132,12 @@ class Evaluator:
                     stored = self.operand(value, self.dtypes[buffer])
                     self.memory[buffer][at] = self.memory[buffer][at] + stored if atomic else stored
                 case Check(condition, error, message):
-                    assert self.operand(condition, BOOL), f"{error}: {message}"
+                    if not self.operand(condition, BOOL):
+                        raise CheckFailed(error, message)
                 case Loop(axes, body):
                     inner = {s.name: self.start(s) for s in body if isinstance(s, Accumulate)}
-                    for at in self.iterations(axes):
-                        self.values.update(at)
+                    for turn in self.iterations(axes):
+                        self.values.update(turn)
                         self.block(body, inner)
                     for name, (total, position) in inner.items():
                         self.values[name] = total if position is None else position
@@ -122,7 +156,7 @@ class Evaluator:
             combined = SCALAR_OPS[row.combine].evaluate(*map(np.asarray, (total, self.operand(s.args[0], s.dtype))))
             totals[s.name] = numpy_type(s.dtype).type(combined), None
             return
-        value, at = self.operand(s.args[0], self.types[s.args[0]]), int(self.operand(s.args[1], s.dtype))
+        value, at = self.operand(s.args[0], self.types[str(s.args[0])]), int(self.operand(s.args[1], s.dtype))
         better = total is None or (value > total if s.op == "argmax" else value < total)
         if better or (np.isnan(value) and not np.isnan(total)):
             totals[s.name] = value, at
@@ -131,7 +165,7 @@ class Evaluator:
         return self.values[operand] if isinstance(operand, str) else numpy_type(dtype).type(operand)
 
     def index(self, index: Index) -> int:
-        return int(index.evaluate({name: int(v) for name, v in self.values.items() if np.ndim(v) == 0 and v == v}))
+        return number(index, {name: int(v) for name, v in self.values.items() if np.ndim(v) == 0 and v == v})
 
     def place(self, buffer: str, place: Place) -> int:
         if isinstance(place, Coordinates):
