@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 import onegraph
 from onegraph.base.disk_cache import DIGEST, KEY, MAGIC, DiskCache, key_of
-from onegraph.compiler.codegen import elf, kernels
+from onegraph.compiler.codegen import elf, loading
 from onegraph.compiler.library import measure
 
 
@@ -97,7 +97,7 @@ class Case:
         """As another process would."""
         onegraph.reset()
         gc.collect()
-        kernels._CACHE.clear()
+        loading.LIVING.clear()
         measure._KNOWN.clear()
         options = {"cache_dir": self.root, "verify": False, "library_calls": "measured", "smallest_recorded_graph": 0}
         found = onegraph.compile(self.program, fullgraph=True, options=options)

@@ -174,7 +174,7 @@ def test_every_stage_has_a_text() -> None:
     graph = compiled(lambda x: torch.softmax(x, -1), randn(4, 30))
     texts = {stage: graph.text(stage) for stage in ("aten", "loops", "fused", "memory", "llvm", "asm")}
     assert "_softmax" in texts["aten"] and "exp(" in texts["loops"] and "vector" in texts["fused"]
-    assert "define i64 @k" in texts["llvm"] and "ret" in texts["asm"]
+    assert "define i64 @" in texts["llvm"] and "ret" in texts["asm"]
     with pytest.raises(ValueError, match="unknown stage 'nothing'; accepted: aten"):
         graph.text("nothing")
 

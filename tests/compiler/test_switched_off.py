@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import onegraph
-from onegraph.autograd import JOINT_PASSES
+from onegraph.autograd.graphs import JOINT_PASSES
 from onegraph.backends import evaluated
 from onegraph.base.config import PASSES, Config
 from onegraph.base.context import Context

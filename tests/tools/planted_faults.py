@@ -20,13 +20,13 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 import onegraph
-from onegraph import autograd, backends
-from onegraph.autograd import functionalize
+from onegraph import backends
+from onegraph.autograd import functionalize, graphs
 from onegraph.autograd.decompose import DECOMPOSITIONS
 from onegraph.base.pipeline import Pass
 from onegraph.capture.directives.function_marks import unmark
 from onegraph.capture.graph.record import Recorder
-from onegraph.compiler.codegen import kernels, llvm_ops
+from onegraph.compiler.codegen import llvm_ops, loading
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower import registry
 from onegraph.ir.loop_text import format_program, parse_program
@@ -79,10 +79,10 @@ def emission(name: str, emit: Callable[..., Any]) -> Planted:
 
     @contextmanager
     def plant() -> Iterator[None]:
-        kernels._CACHE.clear()
+        loading.LIVING.clear()
         with patch.dict(llvm_ops._TABLE, {name: emit}):
             yield
-        kernels._CACHE.clear()
+        loading.LIVING.clear()
 
     return plant
 
@@ -114,8 +114,8 @@ def graph_pass(name: str, run: Callable[[GraphModule], GraphModule]) -> Planted:
     def all_of(passes: tuple[Pass[Any], ...]) -> tuple[Pass[Any], ...]:
         return tuple(changed(each) if each.name == name else each for each in passes)
 
-    both = {"PASSES": all_of(autograd.PASSES), "JOINT_PASSES": all_of(autograd.JOINT_PASSES)}
-    return lambda: patch.multiple(autograd, **both)
+    both = {"PASSES": all_of(graphs.PASSES), "JOINT_PASSES": all_of(graphs.JOINT_PASSES)}
+    return lambda: patch.multiple(graphs, **both)
 
 
 def exchanged(old: Any, new: Any) -> Callable[[GraphModule], GraphModule]:

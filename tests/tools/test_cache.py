@@ -166,7 +166,7 @@ def filled(saved: Path, cache: Path) -> Path:
 def test_it_shows_what_there_is(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, head, *rows = command(capsys, "show").splitlines()
     assert first == f"The cache is in {filled}" and head.split() == ["kind", "entries", "size", "oldest", "newest"]
-    assert [row.split()[0] for row in rows] == ["objects", "plans", "times", "all"]
+    assert [row.split()[0] for row in rows] == ["captures", "objects", "plans", "times", "all"]
     told = json.loads(command(capsys, "show", "--json"))
     assert told["folder"] == str(filled) and told["on"] is True
     for kind, about in told["kinds"].items():

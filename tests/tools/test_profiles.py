@@ -130,11 +130,11 @@ def test_kernels_are_measured_where_that_is_asked_for() -> None:
 PROGRAM = """
 import os, torch, onegraph
 onegraph.compile(lambda x: x.sin() + 1)(torch.ones(64))
-from onegraph.compiler.codegen.kernels import _CACHE
+from onegraph.compiler.codegen.loading import LIVING
 map = f"/tmp/perf-{os.getpid()}.map"
 print(open(map).read(), end="")
 os.unlink(map)
-for key, function in _CACHE.items():
+for key, function in LIVING.items():
     print("at", f"{function.address:x}", key[2])
 """
 

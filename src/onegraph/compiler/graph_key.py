@@ -84,7 +84,7 @@ def _digest(tensor: torch.Tensor) -> str:
 
 def contents(tensor: torch.Tensor) -> bytes:
     """The bytes of the elements, in their order."""
-    flat = tensor.detach().contiguous().flatten()
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype).copy_(tensor.detach().flatten())  # of one element, too
     return bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""
 
 

@@ -277,7 +277,8 @@ class _Checker:
         named = tuple(item for item in step.kwargs if item[0] != "out" or not step.operator.endswith(".out"))
         accepted = self.calls[step.operator]
         if step.operator.startswith("recipe."):
-            self.require(all(isinstance(value, Slot) for value in step.args) and not step.kwargs, "arguments")
+            tensors = all(value is None or isinstance(value, Slot) for value in step.args)
+            self.require(tensors and not step.kwargs, "arguments")
         self.require(None in accepted or literals((step.args, named)) in accepted, "arguments")
         self.require(len(step.outputs) == len(step.expected), "results of an operator")
         self.require(step.several or len(step.outputs) == 1, "results of an operator")

@@ -14,7 +14,7 @@ from onegraph.base.events import Event
 
 
 class Counters(dict[str, Counter[str]]):
-    """Groups of counts: `frames`, `stats`, `graph_break`, `skips`, `recompiles`, `fallbacks`, `kernels`.
+    """Groups of counts: `frames`, `stats`, `graph_break`, `skips`, `recompiles`, `fallbacks`, `kernels`, `disk`.
 
     What has not happened is 0, in groups that do not exist, too. `clear()` begins anew.
     """
@@ -45,6 +45,8 @@ class Counters(dict[str, Counter[str]]):
                 self["fallbacks"][operator] += 1
             case ev.KernelsCompiled(kernels=kernels, cached=cached):
                 self["kernels"]["cached" if cached else "compiled"] += kernels
+            case ev.DiskSearched(stage=stage, found=True):
+                self["disk"][stage] += 1
 
 
 #: Of everything that this process has compiled.

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import random
 import shutil
 import sys
-import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from capture.kept.changing_program import CHANGES, Change, texts
+from capture.kept.children import in_child, listening
 
 import onegraph
-from onegraph.base import events as ev
-from onegraph.compile import EVENTS
 
-ON_DISK = (ev.CaptureMissed, ev.CaptureKept, ev.CaptureUnkept)
 #: A change of each kind in the fast suite; all of them, with many numbers, in the slow one.
-QUICK = 14
+QUICK = 8
 SLOW = 1000
-
-
-def in_child(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function gives in a process of its own, which has imported what this one has."""
-    read, write = os.pipe()
-    process = os.fork()
-    if process == 0:
-        try:
-            result = function(*args)
-        except BaseException:
-            result = traceback.format_exc()
-        with os.fdopen(write, "wb") as out:
-            pickle.dump(result, out)
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as given:
-        data = given.read()
-    os.waitpid(process, 0)
-    return pickle.loads(data)
 
 
 def run_program(change: Change | None, number: float, folder: Path, training: bool) -> tuple[bool, list[str]]:
@@ -55,15 +31,7 @@ def run_program(change: Change | None, number: float, folder: Path, training: bo
         module = sys.modules[name] = types.ModuleType(name)
         exec(compile(text, f"{name}.py", "exec"), vars(module))
         made.append(module)
-    said: list[str] = []
-
-    def note(event: ev.Event) -> None:
-        if isinstance(event, ev.DiskSearched) and event.stage == "capture" and event.found:
-            said.append("CaptureLoaded")
-        elif isinstance(event, ON_DISK):
-            said.append(type(event).__name__)
-
-    EVENTS.subscribe(note)
+    said = listening()
     torch.manual_seed(0)
     code: Any = made[1]
     layer = code.prepared().to(code.x.dtype)

@@ -153,12 +153,15 @@ def _add_code(update: Callable[[bytes], object], code: types.CodeType) -> None:
 
 
 def _constant(const: Any) -> str:
-    """A constant of code: sets have no order."""
+    """A constant of code: sets have no order, and what was put there by whoever made the code has a name at most."""
     if type(const) is frozenset:
         return f"frozenset {sorted(map(_constant, const))}"
     if type(const) is tuple:
         return f"tuple {list(map(_constant, const))}"
-    return f"{type(const).__name__} {const!r}" if not isinstance(const, types.CodeType) else code_digest(const)
+    text = repr(const)
+    if " at 0x" in text and type(const) is not str:
+        text = f"{getattr(const, '__module__', '')}.{getattr(const, '__qualname__', '')}"
+    return f"{type(const).__name__} {text}"
 
 
 _MAKERS: dict[type, Callable[[Any], str]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import cache, partial
 from hashlib import blake2b
@@ -24,7 +24,7 @@ from onegraph.base.codec import Unkept
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
-from onegraph.base.disk_cache import DiskCache, cache_of, key_of, source_digest
+from onegraph.base.disk_cache import DiskCache, cache_of, key_of
 from onegraph.base.keeping import Keeping, Reload
 from onegraph.capture.captured import Capture, FrameStart
 from onegraph.capture.directives.function_marks import SAID
@@ -80,9 +80,12 @@ class Shelf:
             try:
                 entry = capture_of(data, start, history, cx)
                 found.append((entry, self._around(entry, slot, cx)))
-            except Exception as why:  # it does not hold, or nobody has written it
+            except Stale as why:
                 cx.emit(ev.CaptureMissed(cx.frame, f"{why}"))
                 self.stale.append(slot)
+            except Exception as why:  # nobody has written such an entry: it is the first to be replaced
+                cx.emit(ev.CaptureMissed(cx.frame, f"{type(why).__name__}: {why}"))
+                self.free.insert(0, slot)
         return found
 
     def _around(self, entry: Loaded, slot: int, cx: Context) -> Any:
@@ -168,22 +171,34 @@ def settings_text(config: Config) -> str:
 
 @cache
 def versions() -> str:
-    """What a capture depends on besides the program: this package, Python and torch."""
-    own = source_digest("capture", "autograd", "torchlib", "base", "compiler", "ir")
-    return f"{own} {sys.version} {sys.flags} {torch.__version__} {torch_stamp()} {numpy.__version__}"
+    """What a capture depends on besides the program: this package, Python and torch. (Names of entries say more of
+    this package, see `base.disk_cache`.)"""
+    home = os.path.dirname(sys.modules["onegraph"].__file__ or "")
+    own = stamp(home, (path for layer in (".", "capture", "autograd") for path in folders(home, layer)))
+    of_torch = stamp(os.path.dirname(torch.__file__), _TORCH.split())
+    return f"{own} {sys.version} {sys.flags} {torch.__version__} {of_torch} {numpy.__version__}"
 
 
-def torch_stamp() -> str:
-    """The files of torch that programs run, by their sizes and times."""
-    home, digest = os.path.dirname(torch.__file__), blake2b(digest_size=16)
-    for folder in _TORCH.split():
-        path = os.path.join(home, folder)
-        if os.path.isdir(path):
+def folders(home: str, layer: str) -> Iterator[str]:
+    """The folder of a layer, and those in it."""
+    if layer == ".":
+        yield layer
+        return
+    for folder, _, _ in sorted(os.walk(os.path.join(home, layer))):
+        yield os.path.relpath(folder, home)
+
+
+def stamp(home: str, names: Iterable[str]) -> str:
+    """The sources in these folders, by their sizes and times."""
+    digest = blake2b(digest_size=16)
+    for name in names:
+        path = os.path.join(home, name)
+        if os.path.isdir(path) and not path.endswith("__pycache__"):
             with os.scandir(path) as entries:
                 found = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in entries if is_source(e))
-            digest.update(f"{folder} {found}".encode())
+            digest.update(f"{name} {found}".encode())
     return digest.hexdigest()
 
 
 def is_source(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".py")
+    return entry.name.endswith((".py", ".so"))

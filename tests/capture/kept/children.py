@@ -1,0 +1,54 @@
+"""Processes that have imported what this one has, and what they say of captures on disk."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import onegraph.capture.kept.store  # what each child would import
+import onegraph.capture.translate
+import onegraph.compiler.pipeline
+import onegraph.reloading  # noqa: F401
+from onegraph.base import events as ev
+from onegraph.compile import EVENTS
+
+torch.testing.assert_close(torch.ones(1), torch.ones(1))  # imports much, which each child would do
+ON_DISK = (ev.CaptureMissed, ev.CaptureKept, ev.CaptureUnkept)
+
+
+def in_child(function: Callable[..., Any], *args: Any) -> Any:
+    """What a function gives in a process of its own, which has imported what this one has."""
+    read, write = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            result = function(*args)
+        except BaseException:
+            result = traceback.format_exc()
+        with os.fdopen(write, "wb") as out:
+            pickle.dump(result, out)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as given:
+        data = given.read()
+    os.waitpid(process, 0)
+    return pickle.loads(data)
+
+
+def listening() -> list[str]:
+    """The names of what is said of captures from here on; `CaptureLoaded` where one was found."""
+    said: list[str] = []
+
+    def note(event: ev.Event) -> None:
+        if isinstance(event, ev.DiskSearched) and event.stage == "capture" and event.found:
+            said.append("CaptureLoaded")
+        elif isinstance(event, ON_DISK):
+            said.append(type(event).__name__)
+
+    EVENTS.subscribe(note)
+    return said

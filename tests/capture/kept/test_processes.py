@@ -1,0 +1,160 @@
+"""A second process finds what the first has captured, and does what eager does."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from capture.kept.children import in_child, listening
+from torch import nn
+
+import onegraph
+
+SCALE = 2.0
+Program = Callable[[Callable[..., Any]], Any]
+
+
+def broken(x: torch.Tensor) -> Any:
+    total = x
+    for k in range(4):
+        total = total * 1.5 + k
+        os.getpid()
+        total = total.sin()
+    return total
+
+
+def handling(x: torch.Tensor) -> Any:
+    y = x + 1
+    try:
+        os.getpid()
+        raise KeyError("missing")
+    except KeyError as error:
+        os.getpid()
+        y = y * len(error.args)
+    with torch.no_grad():
+        os.getpid()
+        z = y * 3
+    return y + z
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.second = nn.Linear(8, 2)
+        self.calls = 0
+        self.seen: list[int] = []
+
+    def forward(self, x: torch.Tensor, *, scale: float = 1.0) -> Any:
+        self.calls += 1
+        self.seen.append(x.shape[0])
+        hidden = self.inner(self.first(x))
+        return {"out": self.second(hidden) * scale * SCALE, "hidden": hidden}
+
+    def inner(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+
+def stepping(x: torch.Tensor) -> Any:
+    def numbers() -> Any:
+        for k in range(3):
+            yield x * k
+
+    total = x
+    for value in numbers():
+        total = total + value
+    return total, OrderedDict(a=total.sum()), [x, total]
+
+
+def sizes(run: Callable[..., Any]) -> Any:
+    function = run(lambda x: (x * x.shape[0]).softmax(-1))
+    return [function(torch.linspace(0, 1, n).reshape(1, n)) for n in (3, 5, 7, 9)]
+
+
+def training(run: Callable[..., Any]) -> Any:
+    """Only one of two outputs has a gradient."""
+    torch.manual_seed(0)
+    model = Counting()
+    called = run(model)
+    found = []
+    for n in (3, 3):
+        result = called(torch.ones(n, 4), scale=0.5)
+        result["out"].square().mean().backward()
+        found += [result["out"].detach(), *[parameter.grad.clone() for parameter in model.parameters()]]
+        model.zero_grad()
+    return found, model.calls, model.seen
+
+
+def inference(run: Callable[..., Any]) -> Any:
+    torch.manual_seed(0)
+    model = Counting().eval()
+    called = run(model)
+    with torch.inference_mode():
+        first = called(torch.ones(3, 4))
+    with torch.no_grad():
+        return first, called(torch.ones(3, 4)), model.calls
+
+
+def plainly(function: Callable[..., Any]) -> Program:
+    return lambda run: run(function)(torch.linspace(-1, 1, 6))
+
+
+PROGRAMS: dict[str, Program] = {
+    "graph breaks in a loop": plainly(broken),
+    "graph breaks among handlers": plainly(handling),
+    "a generator, containers": plainly(stepping),
+    "sizes that change": sizes,
+    "training": training,
+    "inference": inference,
+}
+
+
+def outcome(program: Program, folder: Path) -> tuple[bool, list[str]]:
+    torch.set_num_threads(1)
+    said = listening()
+    options = {"verify": False, "cache_dir": folder, "smallest_recorded_graph": 0}
+    got = program(lambda target: onegraph.compile(target, options=options))
+    torch.testing.assert_close(got, program(lambda target: target))
+    return True, said
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_second_process_captures_nothing(name: str, tmp_path: Path) -> None:
+    right, said = in_child(outcome, PROGRAMS[name], tmp_path)
+    assert right is True and "CaptureKept" in said, (right, said)
+    for _ in range(2):
+        right, said = in_child(outcome, PROGRAMS[name], tmp_path)
+        assert right is True and "CaptureLoaded" in said and "CaptureKept" not in said, (right, said)
+
+
+@pytest.mark.parametrize("name", ["training", "graph breaks among handlers"])
+def test_a_damaged_capture_is_made_anew(name: str, tmp_path: Path) -> None:
+    in_child(outcome, PROGRAMS[name], tmp_path)
+    entries = sorted((tmp_path / "captures").iterdir())
+    entries = [entry for entry in entries if not entry.name.startswith(".")]
+    for number, entry in enumerate(entries):
+        content = entry.read_bytes()
+        entry.write_bytes((content[:-7], content + b"x", content[:40] + b"?" + content[41:], b"")[number % 4])
+    right, said = in_child(outcome, PROGRAMS[name], tmp_path)
+    assert right is True and "CaptureKept" in said
+    assert in_child(outcome, PROGRAMS[name], tmp_path)[0] is True
+
+
+def test_what_cannot_be_kept_is_captured_by_each_process(tmp_path: Path) -> None:
+    def addressed(x: torch.Tensor) -> Any:
+        return x + 1, id(x) % 2
+
+    for _ in range(2):
+        right, said = in_child(outcome, lambda run: run(addressed)(torch.ones(3))[0], tmp_path)
+        assert right is True and said == ["CaptureUnkept"], (right, said)
+
+
+def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    options = {"verify": False, "cache_dir": tmp_path, "cache_captures": False}
+    assert onegraph.compile(lambda x: x + 1, options=options)(torch.zeros(2)).tolist() == [1, 1]
+    assert not (tmp_path / "captures").exists()
