@@ -145,12 +145,58 @@ def test_a_damaged_capture_is_made_anew(name: str, tmp_path: Path) -> None:
     assert in_child(outcome, PROGRAMS[name], tmp_path)[0] is True
 
 
-def test_what_cannot_be_kept_is_captured_by_each_process(tmp_path: Path) -> None:
-    def addressed(x: torch.Tensor) -> Any:
-        return x + 1, id(x) % 2
+def addressed(x: torch.Tensor) -> Any:
+    return x + 1 if id(x) else x
 
+
+@onegraph.allow_in_graph
+def allowed(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@onegraph.nonstrict_trace
+def traced(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+@onegraph.assume_constant_result
+def constant() -> float:
+    return SCALE
+
+
+@torch.library.custom_op("onegraph_kept::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+doubled.register_fake(torch.empty_like)
+
+
+class Custom(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 5
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0] * 7
+
+
+#: What code does that was not followed may be another in the next process.
+UNSEEN: dict[str, Callable[[torch.Tensor], Any]] = {
+    "an address": addressed,
+    "allow_in_graph": lambda x: allowed(x) + 1,
+    "nonstrict_trace": lambda x: traced(x) + 1,
+    "assume_constant_result": lambda x: x * constant(),
+    "an operator of the program": lambda x: doubled(x) + 1,
+    "a custom function": lambda x: Custom.apply(x.detach().requires_grad_()),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_what_is_not_followed_is_captured_by_each_process(name: str, tmp_path: Path) -> None:
     for _ in range(2):
-        right, said = in_child(outcome, lambda run: run(addressed)(torch.ones(3))[0], tmp_path)
+        right, said = in_child(outcome, lambda run: run(UNSEEN[name])(torch.ones(3)).detach(), tmp_path)
         assert right is True and said == ["CaptureUnkept"], (right, said)
 
 

@@ -209,6 +209,7 @@ LEAVES = (
 
 def keep_identity(tracer: Tracing, function: Any) -> None:
     """Guard which function it is: one that may be made anew is otherwise known by its code only."""
+    tracer.world.unkept = f"what {name_of(function)} does, whose code was not followed"
     source = tracer.world.origin.get(id(function))
     if isinstance(function, FunctionType) and source is not None:
         if tracer.is_guarded_function(function):
@@ -219,6 +220,7 @@ def call_for_constant(
     tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`assume_constant_result`: the function is called for real, now, and its result is used as it is."""
+    tracer.world.unkept = f"what {name_of(function)} has given, which is assumed to be constant"
     real_args = tuple(real_argument(tracer, function, value) for value in args)
     real_kwargs = {name: real_argument(tracer, function, value) for name, value in kwargs.items()}
     if not isinstance(function, FunctionType | BuiltinFunctionType) and next(tracer.world.changed(), None) is not None:

@@ -157,13 +157,13 @@ class Seen:
     """What a trace has looked at without a guard, since it does not change in a process; it may be another in the next.
 
     `functions` are those whose code was followed, each with where it was found, if that is known. `values` are what
-    libraries had at a place: atoms, and the classes of what is none. `addresses` and `order`: whether the program knows
-    where objects are, and hashes or the order of a set.
+    libraries had at a place: atoms, and the classes of what is none. `unkept` says why they are not all that it depends
+    on, if they are not; `order`: whether the program knows hashes, or the order of a set.
     """
 
     functions: tuple[tuple[FunctionType, Source | None], ...]
     values: tuple[tuple[Source, Any], ...]
-    addresses: bool
+    unkept: str
     order: bool
 
 

@@ -42,6 +42,9 @@ from onegraph.capture.pyobject.special_methods import StatefulClasses
 from onegraph.capture.pyobject.weakly_known import weakly
 from onegraph.torchlib.arrays.array import Array
 
+#: What a program may see of objects that is another in each process.
+ADDRESSES = "an address that the program has asked for"
+
 
 class World(Namespaces, Keys):
     """The admitted part of the world outside of one trace.
@@ -78,8 +81,10 @@ class World(Namespaces, Keys):
         self.unpinned: set[int] = set()
         #: Immutable objects that are guarded by value and used as they are -> the sources at which they were found.
         self.by_value: dict[int, list[Source]] = {}
-        #: Whether the program knows addresses of objects, and hashes or the order of a set.
-        self.told_addresses = self.told_order = False
+        #: Why nothing of this trace is to be kept for other processes, if that is so.
+        self.unkept = ""
+        #: Whether the program knows hashes, or the order of a set.
+        self.told_order = False
         #: The numbers that `id` has given objects of the trace.
         self.identities: set[int] = set()
         #: The steps (a frame's serial number, and its step) at which native code has made objects.
@@ -233,7 +238,7 @@ class World(Namespaces, Keys):
         if real is None or (id(real) == number and self.is_pinned(real)):
             return found[0]
         self.guard(self.origin[number], "is", real)
-        self.told_addresses = True
+        self.unkept = ADDRESSES
         return hex(id(real))
 
     def told_apart(self, a: Any, b: Any) -> None:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
+import torch
+
 from onegraph import _C
 from onegraph.base.codec import Unkept
 from onegraph.base.context import Context
@@ -25,14 +27,17 @@ from onegraph.capture.graph.late_guards import Backwards
 from onegraph.capture.guards.guard import GuardSet
 from onegraph.capture.guards.source import Source
 from onegraph.capture.kept.codes import Codes
-from onegraph.capture.kept.contents import content
+from onegraph.capture.kept.contents import NATIVE, content
 from onegraph.capture.kept.guards import places_of, read_guards, write_guard
 from onegraph.capture.kept.rows import Reader, Stale, Writer, moved
 from onegraph.capture.resume.continuation import Continuation
 from onegraph.capture.symbolic.generator_states import SavedStates
 from onegraph.capture.symbolic.shape_policy import History, Learnt
+from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 
 FORMAT = 1
+#: The namespaces of torch's own operators.
+OF_TORCH = frozenset({"aten", "prims", "prim", "mkldnn", "onednn"})
 FORMAT_NAME = "onegraph"  # whose hash tells processes apart in which sets have other orders
 NO_BACKWARDS = Backwards((), frozenset())
 #: Of a fallback, what is the same in each process.
@@ -59,8 +64,10 @@ def entry_of(captured: Capture, start: FrameStart, history: History, made: bytes
     assumed, seen = captured.assumptions, captured.seen
     if seen is None or assumed.backwards.functions:
         raise Unkept("the backward of a custom function")
-    if seen.addresses:
-        raise Unkept("an address that the program has asked for")
+    if seen.unkept:
+        raise Unkept(seen.unkept)
+    if captured.graph is not None:
+        check_operators(captured.graph.module)
     guards = [*assumed.facts, *assumed.guards]
     codes = Codes(captured.code)
     writer = Writer(codes, places_of(guards), start.function.__globals__)
@@ -90,6 +97,24 @@ def entry_of(captured: Capture, start: FrameStart, history: History, made: bytes
     }
     parts["guards"] = [write_guard(writer, guard) for guard in guards]
     return zlib.compress(json.dumps({"format": FORMAT, "rows": writer.rows, **parts}).encode(), 1)
+
+
+def check_operators(module: torch.fx.GraphModule) -> None:
+    """What is compiled of an operator or a function of the program depends on code that was not looked at.
+
+    Raises:
+        Unkept: the graph has one.
+    """
+    for node in module.graph.nodes:
+        target = node.target
+        if node.op != "call_function" or type(target) in NATIVE:
+            continue
+        if isinstance(target, OpOverload | OpOverloadPacket):
+            known = str(target).partition(".")[0] in OF_TORCH
+        else:
+            known = isinstance(target, FunctionType) and is_library(target.__module__)
+        if not known:
+            raise Unkept(f"what {target} does, which is code of the program")
 
 
 def shifted(continuation: Continuation | None, sign: int) -> Continuation | None:

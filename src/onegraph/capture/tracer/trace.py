@@ -430,7 +430,7 @@ class Trace:
         """What it has looked at without a guard."""
         world = self.world
         places = ((each, world.origin.get(id(each)) or world.found_at.get(id(each))) for each in self.tracer.entered)
-        return Seen(tuple(places), tuple(world.unguarded.items()), world.told_addresses, world.told_order)
+        return Seen(tuple(places), tuple(world.unguarded.items()), world.unkept, world.told_order)
 
     def guard_leniency(self) -> None:
         """The trace ends with a graph break that is no error because of what is said outside of the frame."""

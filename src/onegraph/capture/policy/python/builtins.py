@@ -32,6 +32,7 @@ from onegraph.capture.calls.registry import breaks, native, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.native_calls import refuse_called, taken
+from onegraph.capture.heap.world import ADDRESSES
 from onegraph.capture.interp import substitutes
 from onegraph.capture.interp.rests import HASHED, Rest
 from onegraph.capture.policy.python.iteration import items_of
@@ -120,7 +121,7 @@ def identity(tracer: Tracing, value: Any, number: Callable[[Any], int]) -> int:
     """The number that `id` or `hash` gives the real object. That of an object of the trace must not outlive it."""
     real = tracer.world.real(value)
     if not is_library(str(tracer.frames[-1].globals.get("__name__"))):  # Python's own look for what they have seen
-        tracer.world.told_addresses = True
+        tracer.world.unkept = ADDRESSES
     if tracer.world.is_outside(value):
         tracer.world.guard(tracer.world.origin[id(value)], "is", real)
     elif type(value) not in ATOMS:
