@@ -135,7 +135,7 @@ def trace_whole(
     outcome = capture_broken(broken, nested, start, cx, shapes)
     if isinstance(outcome, Capture):
         cx.emit(event)
-        return outcome
+        return replace(outcome, broken=event)
     cx.emit(replace(event, cost="the whole call runs eagerly"))
     return replace(outcome, again=int(preparing))  # what takes long at the first call may be done at the next
 

@@ -71,7 +71,8 @@ class Capture:
     `continuation` a tuple of the values that this goes on with (whose own are the names of these).
 
     `levels` counts the frames of the program that it enters, one from another. `effects` are the statements that write
-    to objects of the program, or call what it calls behind the graph. `seen` is for those who keep it on disk. (One
+    to objects of the program, or call what it calls behind the graph. `seen` is for those who keep it on disk,
+    and `broken` what is told of the graph break that it ends with. (One
     from there has no graph: what runs it was found there, too.)
     """
 
@@ -85,6 +86,7 @@ class Capture:
     levels: int
     effects: tuple[str, ...] = ()
     seen: Seen | None = None
+    broken: ev.GraphBroken | None = None
 
     def __str__(self) -> str:
         return "\n".join(sections(self))

@@ -132,6 +132,17 @@ def test_a_second_process_captures_nothing(name: str, tmp_path: Path) -> None:
         assert right is True and "CaptureLoaded" in said and "CaptureKept" not in said, (right, said)
 
 
+def counted(program: Program, folder: Path) -> dict[str, dict[str, int]]:
+    outcome(program, folder)
+    return {group: dict(onegraph.counters[group]) for group in ("stats", "graph_break", "recompiles")}
+
+
+@pytest.mark.parametrize("name", ["graph breaks among handlers", "sizes that change", "inference"])
+def test_graphs_and_breaks_are_counted_as_if_they_were_captured(name: str, tmp_path: Path) -> None:
+    first = in_child(counted, PROGRAMS[name], tmp_path)
+    assert first["stats"]["unique_graphs"] and in_child(counted, PROGRAMS[name], tmp_path) == first
+
+
 @pytest.mark.parametrize("name", ["training", "graph breaks among handlers"])
 def test_a_damaged_capture_is_made_anew(name: str, tmp_path: Path) -> None:
     in_child(outcome, PROGRAMS[name], tmp_path)

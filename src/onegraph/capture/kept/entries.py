@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from onegraph import _C
+from onegraph.base import events as ev
 from onegraph.base.codec import Unkept
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
@@ -46,13 +47,14 @@ PARTS = ("grad_enabled", "grad_after", "repeatable", "written", "random", "openi
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A capture from disk, and what was known of its sizes. If it has a graph: what can be done where that fails, and
-    the bytes of what it was compiled to."""
+    """A capture from disk, what was known of its sizes, and what is told of it. If it has a graph: what can be done
+    where that fails, and the bytes of what it was compiled to."""
 
     capture: Capture
     fallback: Fallback | None
     made: bytes | None
     learnt: Learnt
+    events: tuple[ev.Event, ...]
 
 
 def entry_of(captured: Capture, start: FrameStart, history: History, made: bytes | None) -> bytes:
@@ -93,10 +95,18 @@ def entry_of(captured: Capture, start: FrameStart, history: History, made: bytes
         "effects": list(captured.effects),
         "fallback": None if graph is None else writer.add_all(getattr(graph.fallback, name) for name in PARTS),
         "history": writer.add(history.learnt()),
+        "broken": writer.add(captured.broken),
+        "size": None if graph is None else size_of(graph.module),
         "made": None if made is None else base64.b64encode(made).decode(),
     }
     parts["guards"] = [write_guard(writer, guard) for guard in guards]
     return zlib.compress(json.dumps({"format": FORMAT, "rows": writer.rows, **parts}).encode(), 1)
+
+
+def size_of(module: torch.fx.GraphModule) -> tuple[int, int]:
+    """How many operations and inputs a graph has."""
+    nodes = [node.op for node in module.graph.nodes]
+    return sum(op.startswith("call") for op in nodes), nodes.count("placeholder")
 
 
 def check_operators(module: torch.fx.GraphModule) -> None:
@@ -201,7 +211,10 @@ def capture_of(data: bytes, start: FrameStart, history: History, cx: Context) ->
         start.code, None, assumed, tuple(found["body"]), tuple(found["nonlocals"]), tuple(reader.all(found["consts"])),
         shifted(reader.values[found["continuation"]], 1), found["levels"], tuple(found["effects"]),
     )  # fmt: skip
-    return Loaded(captured, fallback, made, reader.values[found["history"]])
+    told: list[ev.Event] = [] if found["size"] is None else [ev.GraphCaptured(cx.frame, *found["size"])]
+    broken = reader.values[found["broken"]]
+    told += [] if broken is None else [replace(broken, frame=cx.frame)]
+    return Loaded(captured, fallback, made, reader.values[found["history"]], tuple(told))
 
 
 def check_seen(reader: Reader, place: Source, value: Any) -> None:

@@ -60,7 +60,8 @@ class Shelf:
                 made = replacement(loaded.capture, around, start, cx)
                 if made.guards.native.check(start.function, start.values):
                     history.relearn(loaded.learnt)
-                    cx.emit(ev.DiskSearched(cx.frame, "capture", found=True))
+                    for event in (ev.DiskSearched(cx.frame, "capture", found=True), *loaded.events):
+                        cx.emit(event)
                     return made
             except Exception as why:  # nobody has written such an entry: the frame is captured
                 cx.emit(ev.CaptureMissed(cx.frame, f"{type(why).__name__}: {why}"))
