@@ -8,6 +8,8 @@ import subprocess
 import sys
 from functools import cache
 
+import torch  # noqa: F401  without which there is nothing to look at
+
 #: The stages: nothing of them is imported before a frame is captured.
 STAGES = (
     "onegraph.autograd", "onegraph.backends", "onegraph.compiler", "onegraph.export", "onegraph.ir",

@@ -12,7 +12,6 @@ from torch import Tensor
 
 import onegraph
 
-logging.getLogger("onegraph").setLevel(logging.ERROR)  # artifacts that are none are refused in a line of the log
 X = torch.ones(3)
 
 
@@ -142,5 +141,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("onegraph").setLevel(logging.ERROR)  # artifacts that are none are refused in a line of the log
     warnings.simplefilter("ignore")
     main()

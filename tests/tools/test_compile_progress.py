@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+import torch  # noqa: F401  which the processes import that are started here
 from import_graph import ROOT
 
 from onegraph.base import events as ev
