@@ -105,7 +105,7 @@ caller = Caller()
 """
 
 PROGRAM = """
-import math, os, string
+import colorsys, math, os, string
 import torch
 import changing_library as lib
 
@@ -130,7 +130,7 @@ def run(x, layer):
     y = lib.helper(x) + lib.with_default(x) + lib.decorated(x) + lib.branching(x) + lib.nested(x)
     y = y + lib.generated(x) + lib.closure(x) + lib.bound(x) + lib.ops(x) + layer(x)
     y = y + x * lib.TABLE["a"] + x * lib.PAIR[0] + x * lib.Kind.LOW.value + x * layer.settings.rate
-    y = y + lib.caller(x) * lib.caller.anything + steps(x) + caught(x) + x * math.pi + text_length()
+    y = y + lib.caller(x) * lib.caller.anything + steps(x) + caught(x) + x * colorsys.ONE_THIRD + text_length()
     if layer.settings.kind is lib.Kind.LOW:
         y = y * 2.0
     if isinstance(layer, lib.Base):
@@ -204,7 +204,7 @@ CHANGES = [
     Change("a constant of the frame", "program", "y * 2.0", "y * %"),
     Change("a constant in a block", "program", "x * 0.02", "x * %"),
     Change("the environment", "program", "LIMIT = 3", "LIMIT = 3\nos.environ['CHANGING'] = '%'"),
-    Change("a constant of Python's library", "program", "LIMIT = 3", "LIMIT = 3\nmath.pi = %"),
+    Change("a constant of Python's library", "program", "LIMIT = 3", "LIMIT = 3\ncolorsys.ONE_THIRD = %"),
     Change("a text of Python's library", "program", "LIMIT = 3", "LIMIT = 3\nstring.ascii_lowercase = 'x' * 7"),
     Change("a function of torch", "program", "LIMIT = 3",
            "LIMIT = 3\ntorch.nn.functional.relu = lambda x: x * %"),
@@ -232,7 +232,7 @@ CHANGES = [
     Change("a class that nobody makes", "library", "class Caller:",
            "class Unused:\n    def f(self):\n        return %\n\nclass Caller:", matters=False),
     Change("reordered definitions", "program", "LIMIT = 3", "import sys\nLIMIT = 3\nOTHER = %", matters=False),
-    Change("another module that is imported", "program", "import math", "import colorsys, math", matters=False),
+    Change("another module that is imported", "program", "import colorsys, math", "import fractions, colorsys, math", matters=False),
     Change("an item that nobody reads", "library", '"b": 2.5', '"b": %', matters=False),
     Change("a variable of the environment that nobody reads", "program", "LIMIT = 3",
            "LIMIT = 3\nos.environ['UNREAD'] = '%'", matters=False),

@@ -22,14 +22,18 @@ ON_DISK = (ev.CaptureMissed, ev.CaptureKept, ev.CaptureUnkept)
 
 
 def in_child(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function gives in a process of its own, which has imported what this one has."""
+    """What a function gives in a process of its own, which has imported what this one has.
+
+    Raises:
+        AssertionError: it has raised something there.
+    """
     read, write = os.pipe()
     process = os.fork()
     if process == 0:
         try:
-            result = function(*args)
+            result = function(*args), ""
         except BaseException:
-            result = traceback.format_exc()
+            result = None, traceback.format_exc()
         with os.fdopen(write, "wb") as out:
             pickle.dump(result, out)
         os._exit(0)
@@ -37,7 +41,9 @@ def in_child(function: Callable[..., Any], *args: Any) -> Any:
     with os.fdopen(read, "rb") as given:
         data = given.read()
     os.waitpid(process, 0)
-    return pickle.loads(data)
+    result, raised = pickle.loads(data)
+    assert not raised, raised
+    return result
 
 
 def listening() -> list[str]:
