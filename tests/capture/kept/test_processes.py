@@ -200,6 +200,7 @@ UNSEEN: dict[str, Callable[[torch.Tensor], Any]] = {
     "nonstrict_trace": lambda x: traced(x) + 1,
     "assume_constant_result": lambda x: x * constant(),
     "an operator of the program": lambda x: doubled(x) + 1,
+    "comptime": lambda x: onegraph.comptime(lambda ctx: None) or x + 1,
     "a custom function": lambda x: Custom.apply(x.detach().requires_grad_()),
 }
 

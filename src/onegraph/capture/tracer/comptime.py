@@ -244,6 +244,7 @@ def act(tracer: Any, function: Act, *args: Any, **kwargs: Any) -> None:
     Raises:
         Defect: which the compilation leaves as the error that is its cause.
     """
+    tracer.world.unkept = "comptime, which runs while the frame is traced"
     ctx = ComptimeContext(tracer, len(tracer.frames) - 1, tracer.stop is not None)
     looking = _C.looking(False)
     try:
