@@ -193,6 +193,19 @@ class Custom(torch.autograd.Function):
         return gradients[0] * 7
 
 
+def elsewhere(number: float) -> Callable[[torch.Tensor], Any]:
+    """A function with globals that are no module's, which hold the number."""
+    names: dict[str, Any] = {}
+    exec(f"NUMBER = {number}\ndef other(x):\n    return x * NUMBER", names)
+    other = names["other"]
+    return lambda x: other(x) + 1
+
+
+def test_globals_of_no_module_are_looked_at(tmp_path: Path) -> None:
+    for number in (2.0, 2.0, 3.0):
+        assert in_child(outcome, lambda run, n=number: run(elsewhere(n))(torch.ones(3)), tmp_path)[0] is True
+
+
 #: What code does that was not followed may be another in the next process.
 UNSEEN: dict[str, Callable[[torch.Tensor], Any]] = {
     "an address": addressed,

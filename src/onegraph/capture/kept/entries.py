@@ -83,7 +83,7 @@ def entry_of(captured: Capture, start: FrameStart, history: History, made: bytes
         "hashes": hash(FORMAT_NAME) if seen.order else None,
         "functions": functions,
         "values": values,
-        "state": [writer.add(assumed.state.values), assumed.state.lenient, assumed.state.unhandled],
+        "state": [writer.mapping(assumed.state.values), assumed.state.lenient, assumed.state.unhandled],
         "facts": len(assumed.facts),
         "conditions": writer.add(conditions.each),
         "symbols": [conditions.symbols, conditions.text],

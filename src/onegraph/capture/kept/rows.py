@@ -15,12 +15,13 @@ import dataclasses
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from onegraph import _C
 from onegraph.base.codec import Unkept
+from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.captured import GRAPH, FrameStart
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.recompiling import MISSING, value_at
@@ -79,6 +80,10 @@ class Writer:
     def add_all(self, values: Iterable[Any]) -> list[int]:
         return [self.add(value) for value in values]
 
+    def mapping(self, value: Mapping[str, Any]) -> int:
+        """The row of a dict that a reader makes anew: nobody knows it by its identity."""
+        return self.put("dict", *[part for item in value.items() for part in self.add_all(item)])
+
     def at(self, source: Source, value: Any) -> int:
         """The row of an object that is found at a source."""
         return self.put("at", self.add(source), content(value))
@@ -136,8 +141,9 @@ def _write(writer: Writer, value: Any) -> Row:
         return ["deleted"]
     own = str(kind.__module__).startswith(OWN)
     if own and isinstance(value, Predicate):
-        state = {name: held for name, held in vars_of(value.portable()).items()}
-        return ["object", _class_path(kind), *[part for item in state.items() for part in writer.add_all(item)]]
+        state = vars_of(value.portable()).items()
+        parts = [(name, writer.mapping(held) if type(held) is dict else writer.add(held)) for name, held in state]
+        return ["object", _class_path(kind), *[part for name, held in parts for part in (writer.add(name), held)]]
     if own and dataclasses.is_dataclass(kind):
         fields = [getattr(value, field.name) for field in dataclasses.fields(kind)]
         return ["made", _class_path(kind), *writer.add_all(fields)]
@@ -181,7 +187,17 @@ def _dict_row(writer: Writer, value: dict[Any, Any]) -> Row:
     for name in (dict.get(value, "__name__"), getattr(dict.get(value, "__spec__"), "name", None)):
         if type(name) is str and instance_dict(sys.modules.get(name)) is value:
             return ["namespace", name]
-    return ["dict", *[part for item in value.items() for part in writer.add_all(item)]]
+    place = writer.places.get(id(value))
+    if place is None:
+        raise Unkept("a dict that belongs to no module")
+    return ["at", writer.add(place), ""]
+
+
+def _partial_row(writer: Writer, value: functools.partial[Any]) -> Row:
+    """One that was made to ask, or to be called, with what it holds; those of the program have an identity."""
+    if not is_library(str(getattr(value.func, "__module__", None))):
+        return _object_row(writer, value)
+    return ["partial", *writer.add_all((value.func, value.args)), writer.mapping(value.keywords)]
 
 
 def _code_row(writer: Writer, code: CodeType) -> Row:
@@ -238,10 +254,6 @@ def _class_path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _items(tag: str) -> Callable[[Writer, Any], Row]:
-    return lambda writer, value: [tag, *writer.add_all(value)]
-
-
 _WRITERS: dict[type, Callable[[Writer, Any], Row]] = {
     type(None): lambda writer, value: ["none"],
     bool: lambda writer, value: ["bool", value],
@@ -249,18 +261,14 @@ _WRITERS: dict[type, Callable[[Writer, Any], Row]] = {
     str: lambda writer, value: ["str", value],
     complex: lambda writer, value: ["complex", value.real.hex(), value.imag.hex()],
     bytes: lambda writer, value: ["bytes", base64.b64encode(value).decode()],
-    tuple: _items("tuple"),
-    list: _items("list"),
+    tuple: lambda writer, value: ["tuple", *writer.add_all(value)],
     frozenset: lambda writer, value: ["frozenset", *sorted(writer.add_all(value))],
-    set: lambda writer, value: ["set", *sorted(writer.add_all(value))],
     slice: lambda writer, value: ["slice", *writer.add_all((value.start, value.stop, value.step))],
     CodeType: _code_row,
     FrameType: _frame_row,
     Known: _known_row,
     _C.disabled: _disabled_row,
-    functools.partial: lambda writer, value: [
-        "partial", *writer.add_all((value.func, value.args, dict(value.keywords)))
-    ],
+    functools.partial: _partial_row,
     History: lambda writer, value: ["history"],
     Owner: lambda writer, value: ["owner", value.kind, writer.add(value.function)],
 }  # fmt: skip
@@ -315,7 +323,12 @@ def _namespace(reader: Reader, module: str) -> Any:
 
 def _at(reader: Reader, place: int, wanted: str) -> Any:
     source = reader.values[place]
-    return reader.checked(reader.value_at(source), wanted, describe(source))
+    found = reader.value_at(source)
+    if wanted:
+        return reader.checked(found, wanted, describe(source))
+    if type(found) is not dict:
+        raise Stale(f"{describe(source)} is no dict")
+    return found
 
 
 def _member(reader: Reader, owner: int, name: str) -> Any:
@@ -364,9 +377,7 @@ _READERS: dict[str, Callable[..., Any]] = {
     "complex": lambda reader, real, imaginary: complex(float.fromhex(real), float.fromhex(imaginary)),
     "bytes": lambda reader, text: base64.b64decode(text, validate=True),
     "tuple": lambda reader, *items: tuple(reader.all(items)),
-    "list": lambda reader, *items: reader.all(items),
     "frozenset": lambda reader, *items: frozenset(reader.all(items)),
-    "set": lambda reader, *items: set(reader.all(items)),
     "slice": lambda reader, *items: slice(*reader.all(items)),
     "dict": _dict,
     "torch": _torch,
