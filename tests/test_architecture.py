@@ -26,6 +26,7 @@ RANK = {
     "backends": 5,
     "backend_registry": 6,
     "compile": 7,
+    "ahead_of_time": 8,
     "export": 8,
     "install": 8,
     "spellings": 8,

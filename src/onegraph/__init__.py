@@ -18,6 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from onegraph.ahead_of_time import load as load
+    from onegraph.ahead_of_time import save as save
     from onegraph.backend_registry import list_backends as list_backends
     from onegraph.backend_registry import register_backend as register_backend
     from onegraph.base.comptime import comptime as comptime
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
     from onegraph.base.errors import ForbiddenCallError as ForbiddenCallError
     from onegraph.base.errors import GraphBreakError as GraphBreakError
     from onegraph.base.errors import InvalidArgument as InvalidArgument
+    from onegraph.base.errors import LoadError as LoadError
     from onegraph.base.errors import OnegraphError as OnegraphError
     from onegraph.base.errors import RecompileLimitError as RecompileLimitError
+    from onegraph.base.errors import SaveError as SaveError
     from onegraph.base.guard_filters import keep_portable_guards_unsafe as keep_portable_guards_unsafe
     from onegraph.base.guard_filters import keep_tensor_guards_unsafe as keep_tensor_guards_unsafe
     from onegraph.base.guard_filters import skip_all_guards_unsafe as skip_all_guards_unsafe
@@ -96,6 +100,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "compile": "onegraph.compile",
+    "load": "onegraph.ahead_of_time",
+    "save": "onegraph.ahead_of_time",
+    "LoadError": "onegraph.base.errors",
+    "SaveError": "onegraph.base.errors",
     "kept_bytes": "onegraph.compiler.library.recipe",
     "is_compiling": "onegraph.compile",
     "list_backends": "onegraph.backend_registry",

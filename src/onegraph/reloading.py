@@ -5,7 +5,6 @@ native ──► KeptInference, KeptPair ... ──► bytes ──► what runs
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from onegraph.autograd.graphs import OtherBackward
     from onegraph.compiler.pipeline import NativeGraph
 
-LOGGER = logging.getLogger("onegraph")
+PART_MISSING = "its graph has functions in it (torch.cond ...), large constants, or kernels that are not on disk"
 
 
 def graph_bytes(compiled: NativeGraph) -> bytes:
@@ -46,11 +45,13 @@ def note(cx: Context, form: Callable[..., Any]) -> None:
     graphs = tuple(made.parts)
     made.parts.clear()
     made.whole = None
-    if all(graphs):
-        try:
-            made.whole = CODEC.encode(form(*graphs))
-        except (Unkept, ValueError) as why:
-            LOGGER.debug("what %s was compiled to is not kept on disk: %s", cx.frame, why)
+    if not all(graphs):
+        made.why = PART_MISSING
+        return
+    try:
+        made.whole = CODEC.encode(form(*graphs))
+    except (Unkept, ValueError) as why:
+        made.why = f"{why}"
 
 
 def note_other(cx: Context, number: int, pattern: tuple[bool, ...], other: OtherBackward | None) -> None:
@@ -116,6 +117,18 @@ def reloaded(data: bytes, cx: Context, outgrown: Callable[[], object]) -> Callab
             consuming = [run.consume for run in runs[1:]]
             return compiled_pair(pair, runs[0], consuming, specialize, run_eagerly(eager), _reporting(cx), ())
     raise ValueError("these bytes are no compiled call")
+
+
+def objects_of(data: bytes) -> set[str]:
+    """The names of the objects that have the code of a call of these bytes."""
+    match CODEC.decode(data):
+        case KeptInference(graph=graph) | KeptAlone(graph=graph):
+            graphs = [graph]
+        case KeptPair(forward=forward, backwards=backwards, others=others):
+            graphs = [forward, *backwards, *(each.graph for each in others if each.graph is not None)]
+        case _:
+            graphs = []
+    return {name for graph in graphs for name in kept_graphs.CODEC.decode(graph).objects}
 
 
 def launched(graph: bytes, cx: Context, consumes: bool = False) -> Any:

@@ -14,8 +14,10 @@ import pytest
 import torch
 
 import onegraph
-from onegraph.base import disk_cache
+from onegraph.base import bundle, disk_cache
+from onegraph.base.bundle import Artifact, Bundle, packed, unpacked
 from onegraph.base.disk_cache import DiskCache, key_of
+from onegraph.compiler.made_with import facts
 from onegraph.tools.cache import artifacts
 from onegraph.tools.cli import main
 
@@ -98,16 +100,20 @@ def loaded(data: bytes, caplog: pytest.LogCaptureFixture, cache: Path) -> str:
 
 def test_other_bytes_are_refused_with_the_reason(saved: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     data = saved.read_bytes()
-    assert loaded(b"", caplog, cache) == "these are no artifacts of onegraph"
+    assert loaded(b"", caplog, cache) == "they are none of onegraph's"
     assert loaded(b"onegraph artifacts 2\n" + data[21:], caplog, cache) == "they are of another format"
     for damaged in (data[:-1], data + b"!", data[:200] + b"?" + data[201:], data[: len(artifacts.MAGIC)]):
         assert loaded(damaged, caplog, cache) == "they are damaged"
-    bundle = artifacts.unpacked(data)
-    for name in bundle.facts:
-        other = artifacts.packed({**bundle.facts, name: "another"}, bundle.artifacts)
+    artifacts_in = unpacked(artifacts.MAGIC, data).artifacts
+    for name in facts():
+        other = packed(artifacts.MAGIC, Bundle({"made with": {**facts(), name: "another"}}, artifacts_in))
         assert loaded(other, caplog, cache).startswith(f"they were made with {name} another, and here is {name} ")
     with pytest.raises(onegraph.InvalidArgument, match="expects bytes, got str"):
         onegraph.load_cache_artifacts("text")  # type: ignore[arg-type]
+
+
+def of_entries(*entries: Artifact) -> bytes:
+    return packed(artifacts.MAGIC, Bundle({"made with": facts()}, entries))
 
 
 @pytest.mark.parametrize(
@@ -124,10 +130,10 @@ def test_other_bytes_are_refused_with_the_reason(saved: Path, cache: Path, caplo
 def test_entries_are_checked_before_any_is_written(
     kind: str, key: str, content: bytes, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    good = artifacts.Artifact("times", key_of("good"), b'{"aten": 1.0}')
-    data = artifacts.packed(artifacts.facts(), [good, artifacts.Artifact(kind, key, content)])
+    good = Artifact("times", key_of("good"), b'{"aten": 1.0}')
+    data = of_entries(good, Artifact(kind, key, content))
     assert loaded(data, caplog, cache) != "they are damaged"
-    info = onegraph.load_cache_artifacts(artifacts.packed(artifacts.facts(), [good]))
+    info = onegraph.load_cache_artifacts(of_entries(good))
     assert info is not None and info.artifacts == {"times": (good.key,)}
     assert DiskCache(cache / "times").load(good.key) == good.content
 
@@ -135,7 +141,7 @@ def test_entries_are_checked_before_any_is_written(
 @pytest.mark.parametrize("head", [b"{}", b"[]", b"nonsense", b'{"made with": {}, "entries": [["times", "a", -1]]}'])
 def test_a_head_that_is_none(head: bytes, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     rest = head + b"\n"
-    loaded(artifacts.MAGIC + artifacts._digest(rest) + b"\n" + rest, caplog, cache)
+    loaded(artifacts.MAGIC + bundle._digest(rest) + b"\n" + rest, caplog, cache)
 
 
 def test_a_cache_that_is_off_takes_none(saved: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -194,7 +200,7 @@ def test_what_cannot_be_shown_is_said(filled: Path, tmp_path: Path, capsys: pyte
     assert "no entry of that name" in refused(capsys, "show", "0123456789")
     assert "4 characters at least" in refused(capsys, "show", "ab")
     (tmp_path / "file").write_text("text")
-    assert refused(capsys, "show", str(tmp_path / "file")).endswith("these are no artifacts of onegraph")
+    assert refused(capsys, "show", str(tmp_path / "file")).endswith("they are none of onegraph's")
     DiskCache(filled / "plans").store(key, b'{"KeptPlan": []}')
     assert "cannot be read, and is not used: KeptPlan has 7 fields" in refused(capsys, "show", key)
     (filled / "plans" / key).write_bytes(b"damaged")

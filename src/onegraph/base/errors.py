@@ -71,3 +71,11 @@ class ConstraintViolationError(OnegraphError):
 
 class FailOnRecompileError(OnegraphError, RuntimeError):
     """Under `set_stance("fail_on_recompile")`: no compiled version fits a call. It is a `RuntimeError`, as in torch."""
+
+
+class LoadError(OnegraphError):
+    """A file cannot be loaded with this program or on this machine. The message says what differs."""
+
+
+class SaveError(OnegraphError):
+    """A compiled function or module cannot be saved. The message says which frames, and why."""

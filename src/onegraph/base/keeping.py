@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
 
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from onegraph.base.disk_cache import DiskCache
+
 
 #: Makes what runs of the bytes that a backend has put into `Context.made`; None where its code is gone. The last
 #: argument is called when that turns out to need the graph, which is not kept.
@@ -20,3 +25,26 @@ class Keeping:
 
     identity: Callable[[Config], str]
     reload: Reload
+
+
+@dataclass(slots=True)
+class Kept:
+    """Where a capture is on disk. `frame` says of what frame it is, in any process; `digest` is that of its entry."""
+
+    frame: str
+    disk: DiskCache
+    name: str
+    digest: bytes = b""
+
+    def store(self, data: bytes) -> None:
+        self.digest = digest_of(data)
+        self.disk.store(self.name, data)
+
+    def load(self) -> bytes | None:
+        """The entry; None where another one has taken its place, or it is gone."""
+        data = self.disk.load(self.name)
+        return data if data is not None and digest_of(data) == self.digest else None
+
+
+def digest_of(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()

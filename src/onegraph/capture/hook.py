@@ -55,13 +55,15 @@ from onegraph.torchlib.state import is_faking, saving_plainly
 
 if TYPE_CHECKING:
     from onegraph.capture.bytecode.decode import decode
-    from onegraph.capture.kept.store import shelf_of
+    from onegraph.capture.kept.saved import Saved
+    from onegraph.capture.kept.store import frame_name, shelf_of
     from onegraph.capture.replacement import Translated
     from onegraph.capture.translate import run_as_written, translate
 else:  # what captures is not imported where all calls fit what is known
     decode = late_module("onegraph.capture.bytecode.decode").decode
     run_as_written = late_module("onegraph.capture.translate").run_as_written
     translate = late_module("onegraph.capture.translate").translate
+    frame_name = late_module("onegraph.capture.kept.store").frame_name
     shelf_of = late_module("onegraph.capture.kept.store").shelf_of
 
 LOGGER = logging.getLogger("onegraph")
@@ -75,6 +77,7 @@ LIMIT_REACHED = (
     "as a tensor, or compile the functions that it calls), or raise the limit; ONEGRAPH_LOGS=recompiles shows "
     "each version."
 )
+NOT_IN_FILE = "%s has nothing for this call of %s, which is compiled now: %s"
 
 #: A compiled graph: called with the flat inputs, returns the flat outputs.
 CompiledGraph = Callable[..., tuple[Any, ...]]
@@ -111,6 +114,7 @@ class Versions:
     skipped: int = 0
     closed: bool = False
     number: int | None = None  #: of its first compilation, among those of other code
+    eager: tuple[str, Skipped] | None = None  #: the frame that ran as it was written, and why
 
 
 _NUMBERS = itertools.count()
@@ -132,6 +136,7 @@ class Region:
     ) -> None:
         self.compile_graph = compile_graph
         self.keeping = keeping
+        self.saved: Saved | None = None
         self._layers = layers
         self._events = events
         self.fullgraph = fullgraph
@@ -195,9 +200,15 @@ class Region:
             lent = self._borrowed(function, at, values, versions)
             if lent is not None:
                 return lent.entry
-            if not may_compile(foreign_stance(), partial(missing, function, code, values, versions)):
+            start = FrameStart(function, code, values)
+            filed = "" if self.saved is None else self._filed(self.saved, start, versions)
+            if not isinstance(filed, str):
+                return self._settled(filed, start, versions)
+            if not may_compile(foreign_stance(), partial(missing, start, versions, filed)):
                 return None
-            return self._translate(function, code, values, versions)
+            if self.saved is not None:
+                LOGGER.warning(NOT_IN_FILE, self.saved.path, Location.of_code(code), filed)
+            return self._translate(start, versions)
 
     def _forget(self, code: CodeType, versions: Versions) -> None:
         """Forget the versions of a code object."""
@@ -211,7 +222,18 @@ class Region:
             versions.compiled, versions.exhausted = living, False
             self.context.clear(code)  # those that live are found again when they are needed
 
-    def _translate(self, function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> Any:
+    def _filed(self, saved: Saved, start: FrameStart, versions: Versions) -> Translated | Skipped | str:
+        """What the file that was loaded has for a call, or why it has nothing."""
+        cx, forget = self.cx.for_frame(Location.of_code(start.code)), partial(self._forget, start.code, versions)
+        flushing = _C.flush_denormals(False)
+        try:
+            with timed(cx, "translate"), saving_plainly():
+                return with_room(saved.found, start, versions.history, cx, self.fullgraph, self.dynamic, forget)
+        finally:
+            _C.flush_denormals(flushing)
+
+    def _translate(self, start: FrameStart, versions: Versions) -> Any:
+        function, code, values = start.function, start.code, start.values
         frame = Location.of_code(code)
         cx = self.cx.for_frame(frame)
         total, most = versions_of(places(code, values)), cx.config.accumulated_recompile_limit
@@ -226,7 +248,7 @@ class Region:
         line = next((line for *_, line in code.co_lines() if line), code.co_firstlineno)
         cx.emit(ev.FrameStarted(frame, len(versions.compiled), versions.number, line, cx.config))
         cx.emit(ev.BytecodeDecoded(frame, lambda: str(decode(code))))
-        start, began, failure = FrameStart(function, code, values), thread_time(), ""
+        began, failure = thread_time(), ""
         try:
             result = self._translated(start, cx, versions)
             if isinstance(result, Skipped):
@@ -236,16 +258,23 @@ class Region:
             raise
         finally:
             cx.emit(ev.FrameEnded(frame, thread_time() - began, failure))
+        return self._settled(result, start, versions)
+
+    def _settled(self, result: Translated | Skipped | Failing, start: FrameStart, versions: Versions) -> Any:
+        """What the hook is told of what became of a frame."""
+        code, cx = start.code, self.cx
         if isinstance(result, Skipped):
             versions.skipped += 1
+            if self.keeping is not None:
+                versions.eager = frame_name(start, self.fullgraph, self.dynamic), result
             versions.closed = versions.skipped > result.again
             if result.whole:
                 return _C.EAGERLY
-            for_good = versions.closed and not cx.config.measure and len(places(code, values)) == 1
+            for_good = versions.closed and not cx.config.measure and len(places(code, start.values)) == 1
             return _C.SKIP if for_good else None
         if isinstance(result, Failing):
             return result
-        version = Version(result, self._entry(result), cx.config, said(), function.__globals__)
+        version = Version(result, self._entry(result), cx.config, said(), start.function.__globals__)
         versions.compiled.append(version)
         return version.entry
 
@@ -350,6 +379,15 @@ class Region:
         cx.emit(ev.Recompiled(cx.frame, reason, cause, len(versions.compiled)))
         return True
 
+    def compiled(self) -> Iterator[tuple[Location, Version]]:
+        """What was compiled here, frame by frame."""
+        for at, versions in list(self._versions.values()):
+            yield from ((Location.of_code(at[0]), version) for version in versions.compiled)
+
+    def eager(self) -> dict[str, Skipped]:
+        """The frames that run as they are written, by their names for any process."""
+        return dict(each.eager for _, each in list(self._versions.values()) if each.eager is not None)
+
     def count(self, at: tuple[CodeType, ...]) -> int:
         """How many versions of a code object were made here."""
         found = self._versions.get(tuple(map(id, at)))
@@ -392,10 +430,12 @@ def of_user(entry: TracebackType | None) -> TracebackType | None:
     return entry
 
 
-def missing(function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> str:
-    """Why no compiled version fits, for an error."""
-    frame = Location.of_code(code)
+def missing(start: FrameStart, versions: Versions, filed: str) -> str:
+    """Why no compiled version fits, for an error; `filed` says why there is none in the file that was loaded."""
+    frame = Location.of_code(start.code)
+    if filed and not versions.compiled:
+        return f"nothing that was saved fits the call of {frame}: {filed}"
     if not versions.compiled:
         return f"{frame} was not compiled yet"
-    reason, cause = explain_failure((version.guards for version in versions.compiled), function, values)
+    reason, cause = explain_failure((version.guards for version in versions.compiled), start.function, start.values)
     return f"no compiled version of {frame} fits the call: {reason}" + (f", which {cause} needs" if cause else "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
+from onegraph.base.keeping import Kept
 from onegraph.base.late import late_module
 from onegraph.capture.captured import GRAPH, Capture, FrameStart
 from onegraph.capture.guards.program import GuardProgram
@@ -30,6 +31,7 @@ class Translated:
     guards: GuardProgram
     levels: int  #: how many frames the program enters in it, one from another
     opened: int  #: how many of them, besides the first, it is in at the graph break
+    kept: Kept | str = "captures were not kept on disk when it was made"  #: where it is kept, or why it is not
 
 
 def replacement(capture: Capture, around: Any, start: FrameStart, cx: Context) -> Translated:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import Any
 
@@ -53,9 +54,9 @@ def translate(
             graph = captured.graph
             around = None if graph is None or compiled is None else graph.fallback.around(compiled)
             made = checked(replacement(captured, around, start, cx), start, cx)
-            if shelf is not None:
-                shelf.store(captured, start, shapes.history, cx)
-            return made
+            if shelf is None:
+                return made
+            return replace(made, kept=shelf.store(captured, start, shapes.history, cx))
 
 
 def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context) -> Callable[..., Any]:

@@ -27,11 +27,14 @@ def name_of(value: Any) -> tuple[str, str] | None:
         module, path = _own(value, "__module__"), _own(value, "__qualname__") or _own(value, "__name__")
     if id(value) in _OF_TYPES:
         return "types", _OF_TYPES[id(value)]
+    if type(module) is str and type(sys.modules.get(module)) is value:  # of a module that is an object of its own
+        return module, "__class__"
     if type(path) is not str or "<locals>" in path:
         return None
-    for name in (module, *HOMES_OF_FUNCTIONS):
-        if type(name) is str and _find(name, path) is value:
-            return name, path
+    for each in (path, path.rpartition(".")[2]):  # native functions may say that they are in something without a name
+        for name in (module, *HOMES_OF_FUNCTIONS):
+            if type(name) is str and _find(name, each) is value:
+                return name, each
     return _singleton(value)
 
 

@@ -12,7 +12,18 @@ from onegraph.capture.pyobject.weakly_known import Known, referred, weakly
 PLAIN = frozenset({dict, set, frozenset})
 
 
-class Predicate:
+class Portable:
+    """A function of a value that can be kept on disk, by its attributes."""
+
+    def __call__(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def portable(self) -> Portable:
+        """The same one without what is known in this process alone."""
+        return self
+
+
+class Predicate(Portable):
     """What a guard of kind "check" asks of a value, in code and in words."""
 
     def __call__(self, value: Any) -> bool:
@@ -21,10 +32,6 @@ class Predicate:
     def text(self, *what: str) -> str:
         """The condition on values that are written like this."""
         raise NotImplementedError
-
-    def portable(self) -> Predicate:
-        """The same question without what is known in this process alone: its attributes can be kept on disk."""
-        return self
 
 
 def unpaired(pairs: Any, count: int) -> list[Any]:

@@ -93,8 +93,10 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
                 return dict.get(owner, referred(key), MISSING)
             case Item(_, str(key)) if type(owner) is MappingProxyType:  # the names of a class
                 return owner.get(key, MISSING)
-            case Item(_, key) if type(owner) in (list, tuple):
-                return owner[key]
+            case Item(_, key) if isinstance(owner, tuple):
+                return tuple.__getitem__(owner, key)
+            case Item(_, key) if isinstance(owner, list):
+                return list.__getitem__(owner, key)
             case Attr(_, name) if type(found := defined(type(owner), name)) in FIELDS:
                 return found.__get__(owner)
             case DictOf():

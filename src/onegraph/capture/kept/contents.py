@@ -15,6 +15,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
+import numpy
 import torch
 
 from onegraph import _C
@@ -63,6 +64,8 @@ def content(value: Any) -> str:
         return plain(value)
     if kind in NATIVE:
         return f"native {_native(value)}{mark_of(value)}"
+    if isinstance(value, types.ModuleType):  # an object of its own in the place of one
+        return f"module {vars(value).get('__name__')}"
     if value is DELETED:
         return "nothing"
     raise Unkept(f"an object of type {kind.__qualname__}")
@@ -173,6 +176,7 @@ _MAKERS: dict[type, Callable[[Any], str]] = {
     staticmethod: _wrapper,
     OpOverload: str,
     OpOverloadPacket: str,
+    numpy.ufunc: lambda value: value.__name__,
     re.Pattern: lambda value: f"{value.pattern!r} {value.flags}",
     functools._lru_cache_wrapper: lambda value: content(value.__wrapped__),
     _C.disabled: lambda value: f"{content(value.__wrapped__)} {value.code is None}",

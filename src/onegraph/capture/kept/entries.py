@@ -30,7 +30,7 @@ from onegraph.capture.guards.source import Source
 from onegraph.capture.kept.codes import Codes
 from onegraph.capture.kept.contents import NATIVE, content
 from onegraph.capture.kept.guards import places_of, read_guards, write_guard
-from onegraph.capture.kept.rows import Reader, Stale, Writer, moved
+from onegraph.capture.kept.rows import Reader, Stale, Writer, check_named, moved
 from onegraph.capture.resume.continuation import Continuation
 from onegraph.capture.symbolic.generator_states import SavedStates
 from onegraph.capture.symbolic.shape_policy import History, Learnt
@@ -156,6 +156,24 @@ def entry_text(data: bytes) -> str:
     )
 
 
+def made_of(data: bytes) -> bytes | None:
+    """The bytes of what the graph of an entry was compiled to."""
+    made = json.loads(zlib.decompress(data))["made"]
+    return None if made is None else base64.b64decode(made, validate=True)
+
+
+def check_functions(data: bytes) -> None:
+    """Compare the functions and the like that an entry has by name with those of this process, whose modules are
+    imported.
+
+    Raises:
+        Stale: one of them is missing, or another than it was.
+    """
+    for tag, *fields in json.loads(zlib.decompress(data))["rows"]:
+        if tag == "named":
+            check_named(*fields)
+
+
 def with_made(data: bytes, made: bytes) -> bytes:
     """The entry with other bytes for what was compiled."""
     found = json.loads(zlib.decompress(data))
@@ -169,6 +187,10 @@ def function_rows(writer: Writer, start: FrameStart, function: FunctionType, pla
     if writer.codes.knows(function.__code__):
         return []
     writer.codes.add(function)
+    if writer.codes.is_resuming(function):  # its code is found where it is found itself
+        if place is None:
+            raise Unkept("a resume function that comes from nowhere")
+        return [[writer.at(place, function)]]
     if is_library(str(function.__globals__.get("__name__"))):
         return []
     try:

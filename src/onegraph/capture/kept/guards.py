@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -14,19 +14,26 @@ from onegraph.capture.guards.source import Source, TypeOf
 from onegraph.capture.heap.class_facts import as_defined
 from onegraph.capture.heap.namespaces import AsBound
 from onegraph.capture.kept.contents import class_shape, content
-from onegraph.capture.kept.rows import Reader, Row, Stale, Writer
+from onegraph.capture.kept.rows import Places, Reader, Row, Stale, Writer, checked
 from onegraph.capture.pyobject.contents import DELETED
 
 
-def places_of(guards: list[Guard]) -> dict[int, Source]:
+def places_of(guards: list[Guard]) -> Places:
     """Where the objects are found that guards know by identity, or as a class."""
-    found: dict[int, Source] = {}
+    known: dict[int, Source] = {}
+    wrappers: dict[int, Any] = {}
+    admitted = {guard.source for guard in guards if guard.kind in ("type", "tensor")}
+    looked_into = set()
     for guard in guards:
         if guard.kind == "is":
-            found.setdefault(id(guard.arg), guard.source)
+            known.setdefault(id(guard.arg), guard.source)
+            if guard.source in admitted and type(guard.arg) is not FunctionType:
+                looked_into.add(id(guard.arg))
+            if type(guard.arg) in (_C.Region, _C.disabled):
+                wrappers[id(guard.arg.__wrapped__)] = guard.arg
         elif guard.kind == "type":
-            found.setdefault(id(guard.arg), TypeOf(guard.source))
-    return found
+            known.setdefault(id(guard.arg), TypeOf(guard.source))
+    return Places(known, frozenset(looked_into), wrappers)
 
 
 def write_guard(writer: Writer, guard: Guard) -> Row:
@@ -145,7 +152,7 @@ def _bound(reader: Reader, place: Any, *parts: str) -> AsBound:
     namespace = reader.value_at(place)
     found = {name: namespace.get(name, DELETED) for name in names}
     for name, wanted in names.items():
-        reader.checked(found[name], wanted, name)
+        checked(found[name], wanted, name)
     return AsBound(place.module, found)
 
 

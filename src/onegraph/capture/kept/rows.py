@@ -16,14 +16,16 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from onegraph import _C
 from onegraph.base.codec import Unkept
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.captured import GRAPH, FrameStart
-from onegraph.capture.guards.predicates import Predicate
+from onegraph.capture.guards.predicates import Portable
 from onegraph.capture.guards.recompiling import MISSING, value_at
 from onegraph.capture.guards.source import Const, Globals, Source, describe
 from onegraph.capture.interp.tracebacks import StandIn, stands_for
@@ -35,22 +37,33 @@ from onegraph.capture.pyobject.layout import instance_dict
 from onegraph.capture.pyobject.weakly_known import Known, referred
 from onegraph.capture.resume.resume_function import function_of
 from onegraph.capture.symbolic.shape_policy import History
+from onegraph.ir.index import Call, Index, Symbol
 from onegraph.torchlib.kept_graphs import OF_TORCH
 from onegraph.torchlib.object_names import name_of, named
 
 Row = list[Any]
 OWN = "onegraph."
+WRAPPING = (FunctionType, _C.Region, _C.disabled)
 
 
 class Stale(Exception):
     """What was kept is of another program than this one, or of another call: the message says what differs."""
 
 
-class Writer:
-    """Makes the rows. `places` has the sources of objects that are known by their guards; `home` are the globals of the
-    frame."""
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where objects are found again, by their identity: `known` are those of guards, `looked_into` those among them of
+    which the capture has assumed nothing without a guard, and `wrappers` what is around functions."""
 
-    def __init__(self, codes: Codes, places: dict[int, Source], home: dict[str, Any]) -> None:
+    known: dict[int, Source]
+    looked_into: frozenset[int]
+    wrappers: dict[int, Any]
+
+
+class Writer:
+    """Makes the rows; `home` are the globals of the frame."""
+
+    def __init__(self, codes: Codes, places: Places, home: dict[str, Any]) -> None:
         self.codes, self.places, self.home = codes, places, home
         self.rows: list[Row] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -86,7 +99,12 @@ class Writer:
 
     def at(self, source: Source, value: Any) -> int:
         """The row of an object that is found at a source."""
-        return self.put("at", self.add(source), content(value))
+        place = self.add(source)
+        looked_into = id(value) in self.places.looked_into
+        row = ["found", place] if looked_into else ["at", place, content(value)]
+        number = self._known[id(value)] = self.put(*row)
+        self._held.append(value)
+        return number
 
 
 class Reader:
@@ -95,6 +113,7 @@ class Reader:
     def __init__(self, rows: Sequence[Row], codes: Codes, start: FrameStart, history: History) -> None:
         self.codes, self.function, self.call, self.history = codes, start.function, start.values, history
         self.values: list[Any] = []
+        self.found: dict[int, Source] = {}  # the objects that are what is there, by their identity
         for tag, *fields in rows:
             self.values.append(_READERS[tag](self, *fields))
 
@@ -105,19 +124,35 @@ class Reader:
     def value_at(self, source: Source) -> Any:
         return value_at(source, self.function, self.call)
 
-    def checked(self, value: Any, wanted: str, what: Any) -> Any:
-        """The object, if it is what it was.
 
-        Raises:
-            Stale: it is not.
-        """
-        try:
-            now = "nothing" if value is MISSING else content(value)
-        except Unkept as why:
-            now = str(why)
-        if now != wanted:
-            raise Stale(f"{what} was {wanted}, is {now}")
-        return value
+def checked(value: Any, wanted: str, what: Any) -> Any:
+    """The object, if it is what it was.
+
+    Raises:
+        Stale: it is not.
+    """
+    try:
+        now = "nothing" if value is MISSING else content(value)
+    except Unkept as why:
+        now = str(why)
+    if now != wanted:
+        raise Stale(f"{what} was {wanted}, is {now}")
+    return value
+
+
+def check_named(module: str, path: str, wanted: str) -> None:
+    """Import a module, and compare what it has at a path with what that was.
+
+    Raises:
+        Stale: it is another, or not there.
+    """
+    try:
+        importlib.import_module(module)
+        found = named(module, path)
+    except (LookupError, ImportError) as error:
+        raise Stale(str(error)) from None
+    if wanted:
+        checked(found, wanted, f"{module}.{path}")
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -140,7 +175,7 @@ def _write(writer: Writer, value: Any) -> Row:
     if value is DELETED:
         return ["deleted"]
     own = str(kind.__module__).startswith(OWN)
-    if own and isinstance(value, Predicate):
+    if own and isinstance(value, Portable):
         state = vars_of(value.portable()).items()
         parts = [(name, writer.mapping(held) if type(held) is dict else writer.add(held)) for name, held in state]
         return ["object", _class_path(kind), *[part for name, held in parts for part in (writer.add(name), held)]]
@@ -172,11 +207,31 @@ def _object_row(writer: Writer, value: Any) -> Row:
         owner, name = getattr(value, "__objclass__", None), value.__name__
         if isinstance(owner, type) and dict_of(owner).get(name) is value:
             return ["member", writer.add(owner), name]
-    place = writer.places.get(id(value))
+    place = writer.places.known.get(id(value))
+    if id(value) in writer.places.looked_into:
+        return ["found", writer.add(place)]
     if place is not None:
         return ["at", writer.add(place), content(value)]
+    wrapper = writer.places.wrappers.get(id(value)) or wrapper_of(value)
+    if wrapper is not None:
+        return ["wrapped", writer.add(wrapper), content(value)]
     named_so = getattr(value, "__qualname__", "")
     raise Unkept(f"an object of type {type(value).__qualname__} without a name: {named_so}")
+
+
+def wrapper_of(value: Any) -> Any:
+    """What a decorator has put into the place of a function, if it says so (`functools.wraps`)."""
+    if type(value) is not FunctionType or "<locals>" in value.__qualname__:
+        return None
+    outer: Any = None
+    with suppress(LookupError):
+        outer = named(value.__module__, value.__qualname__)
+    while type(outer) in WRAPPING:
+        inner = vars(outer).get("__wrapped__")
+        if inner is value:
+            return outer
+        outer = inner
+    return None
 
 
 def _dict_row(writer: Writer, value: dict[Any, Any]) -> Row:
@@ -187,7 +242,7 @@ def _dict_row(writer: Writer, value: dict[Any, Any]) -> Row:
     for name in (dict.get(value, "__name__"), getattr(dict.get(value, "__spec__"), "name", None)):
         if type(name) is str and instance_dict(sys.modules.get(name)) is value:
             return ["namespace", name]
-    place = writer.places.get(id(value))
+    place = writer.places.known.get(id(value))
     if place is None:
         raise Unkept("a dict that belongs to no module")
     return ["at", writer.add(place), ""]
@@ -270,6 +325,9 @@ _WRITERS: dict[type, Callable[[Writer, Any], Row]] = {
     _C.disabled: _disabled_row,
     functools.partial: _partial_row,
     History: lambda writer, value: ["history"],
+    Index: lambda writer, value: ["index", writer.add(value.terms)],
+    Symbol: lambda writer, value: ["symbol", value.name, writer.add(value.extent), value.signed],
+    Call: lambda writer, value: ["operation", value.op, *writer.add_all((value.a, value.b))],
     Owner: lambda writer, value: ["owner", value.kind, writer.add(value.function)],
 }  # fmt: skip
 
@@ -286,8 +344,8 @@ def _made(reader: Reader, path: str, *fields: int) -> Any:
 
 def _object(reader: Reader, path: str, *parts: int) -> Any:
     cls = _class_of(path)
-    if not issubclass(cls, Predicate):
-        raise Stale(f"{path} is no predicate")
+    if not issubclass(cls, Portable):
+        raise Stale(f"{path} is no function of guards")
     made = object.__new__(cls)
     values = reader.all(parts)
     for name, value in zip(values[::2], values[1::2], strict=True):
@@ -311,7 +369,7 @@ def _named(reader: Reader, module: str, path: str, wanted: str) -> Any:
         found = named(module, path)
     except (LookupError, ImportError) as error:
         raise Stale(str(error)) from None
-    return reader.checked(found, wanted, f"{module}.{path}") if wanted else found
+    return checked(found, wanted, f"{module}.{path}") if wanted else found
 
 
 def _namespace(reader: Reader, module: str) -> Any:
@@ -321,11 +379,28 @@ def _namespace(reader: Reader, module: str) -> Any:
         raise Stale(str(error)) from None
 
 
+def _wrapped(reader: Reader, wrapper: int, wanted: str) -> Any:
+    outer = reader.values[wrapper]
+    inner = vars(outer).get("__wrapped__", MISSING) if type(outer) in WRAPPING else MISSING
+    return checked(inner, wanted, f"what {getattr(outer, '__qualname__', outer)} is around")
+
+
+def _found(reader: Reader, place: int) -> Any:
+    source = reader.values[place]
+    found = reader.value_at(source)
+    if found is MISSING:
+        raise Stale(f"{describe(source)} is not there")
+    other = reader.found.setdefault(id(found), source)
+    if other is not source:
+        raise Stale(f"{describe(other)} and {describe(source)} are one object now")
+    return found
+
+
 def _at(reader: Reader, place: int, wanted: str) -> Any:
     source = reader.values[place]
     found = reader.value_at(source)
     if wanted:
-        return reader.checked(found, wanted, describe(source))
+        return checked(found, wanted, describe(source))
     if type(found) is not dict:
         raise Stale(f"{describe(source)} is no dict")
     return found
@@ -391,6 +466,8 @@ _READERS: dict[str, Callable[..., Any]] = {
     "named": _named,
     "member": _member,
     "at": _at,
+    "found": _found,
+    "wrapped": _wrapped,
     "made": _made,
     "object": _object,
     "known": lambda reader, value: Known(reader.values[value]),
@@ -398,6 +475,9 @@ _READERS: dict[str, Callable[..., Any]] = {
     "partial": _partial,
     "frame": _frame,
     "history": lambda reader: reader.history,
+    "index": lambda reader, terms: Index(reader.values[terms]),
+    "symbol": lambda reader, name, extent, signed: Symbol(name, reader.values[extent], signed),
+    "operation": lambda reader, operation, a, b: Call(operation, reader.values[a], reader.values[b]),
     "owner": lambda reader, kind, function: Owner(kind, reader.values[function]),
     "code": lambda reader, owner, *path: reader.codes.code_at(reader.values[owner], path),
     "resuming": lambda reader, code, namespace: function_of(reader.values[code], reader.values[namespace]),

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cache, partial
 from hashlib import blake2b
 from types import CellType
@@ -25,108 +25,134 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, cache_of, key_of
-from onegraph.base.keeping import Keeping, Reload
+from onegraph.base.keeping import Keeping, Kept, Reload, digest_of
 from onegraph.capture.captured import Capture, FrameStart
 from onegraph.capture.directives.function_marks import SAID
 from onegraph.capture.kept.contents import code_digest
-from onegraph.capture.kept.entries import Loaded, capture_of, entry_of, with_made
+from onegraph.capture.kept.entries import capture_of, entry_of, with_made
 from onegraph.capture.kept.rows import Stale
 from onegraph.capture.pyobject.contents import cell_value
 from onegraph.capture.replacement import Translated, replacement
 from onegraph.capture.symbolic.shape_policy import History
 
-SLOTS = 8
+SLOTS = 8  # at least; as many as a frame may have versions
 #: Settings that change nothing of what is compiled.
-ASIDE = frozenset({"logs", "cache_dir", "debug_dir", "debug_files", "trace_dir", "accumulated_recompile_limit"})
+ASIDE = frozenset({
+    "logs", "cache_dir", "debug_dir", "debug_files", "trace_dir", "cache", "cache_plans", "cache_captures", "progress",
+    "perf_map", "recompile_limit", "accumulated_recompile_limit", "fail_on_recompile_limit_hit", "error_on_recompile",
+    "share_versions", "disable", "backend",
+})  # fmt: skip
 #: Where torch has the functions that programs run.
 _TORCH = ". nn nn/modules nn/utils optim utils autograd amp func fft linalg distributions _refs _refs/nn _decomp _prims"
 
 
+class Unfit(Stale):
+    """A guard of the capture does not hold for the call: the message says which."""
+
+
 @dataclass(slots=True)
 class Shelf:
-    """The entries of one frame. `forget` makes this process forget what it has from here."""
+    """The entries of one frame. `frame` says of which one, in any process; `forget` makes this process forget what it
+    has from here."""
 
     disk: DiskCache
     key: str
+    frame: str
     reload: Reload
     forget: Callable[[], object]
+    slots: int
     free: list[int] = field(default_factory=list)
     stale: list[int] = field(default_factory=list)
 
     def found(self, start: FrameStart, history: History, cx: Context) -> Translated | None:
         """The replacement by a capture on disk that holds for a call."""
-        for loaded, around in self._loaded(start, history, cx):
-            try:
-                made = replacement(loaded.capture, around, start, cx)
-                if made.guards.native.check(start.function, start.values):
-                    history.relearn(loaded.learnt)
-                    for event in (ev.DiskSearched(cx.frame, "capture", found=True), *loaded.events):
-                        cx.emit(event)
-                    return made
-            except Exception as why:  # nobody has written such an entry: the frame is captured
-                cx.emit(ev.CaptureMissed(cx.frame, f"{type(why).__name__}: {why}"))
-        cx.emit(ev.DiskSearched(cx.frame, "capture", found=False))
-        return None
-
-    def _loaded(self, start: FrameStart, history: History, cx: Context) -> list[tuple[Loaded, Any]]:
-        """The captures that may hold for a call, with what runs their graphs, if they have some."""
-        found = []
         self.free.clear()
         self.stale.clear()
-        for slot in range(SLOTS):
-            data = self.disk.load(self._name(slot))
+        made = None
+        for slot in range(self.slots):
+            place = self._place(slot)
+            data = self.disk.load(place.name)
             if data is None:
                 self.free.append(slot)
                 continue
             try:
-                entry = capture_of(data, start, history, cx)
-                found.append((entry, self._around(entry, slot, cx)))
+                found = read_entry(data, self.reload, partial(self._outgrown, place), start, history, cx)
+                made = replace(found, kept=replace(place, digest=digest_of(data)))
+                break
+            except Unfit:
+                pass
             except Stale as why:
                 cx.emit(ev.CaptureMissed(cx.frame, f"{why}"))
                 self.stale.append(slot)
             except Exception as why:  # nobody has written such an entry: it is the first to be replaced
                 cx.emit(ev.CaptureMissed(cx.frame, f"{type(why).__name__}: {why}"))
                 self.free.insert(0, slot)
-        return found
+        cx.emit(ev.DiskSearched(cx.frame, "capture", found=made is not None))
+        return made
 
-    def _around(self, entry: Loaded, slot: int, cx: Context) -> Any:
-        if entry.made is None or entry.fallback is None:
-            return None
-        compiled = self.reload(entry.made, cx, partial(self._outgrown, slot))
-        if compiled is None:
-            raise Stale("the code of its kernels is gone")
-        return entry.fallback.around(compiled)
-
-    def store(self, captured: Capture, start: FrameStart, history: History, cx: Context) -> None:
-        """Keep a capture, and what the backend has made of its graph."""
-        slots, made = self.free or self.stale, None if cx.made is None else cx.made.whole
-        if not slots or (captured.graph is not None and made is None):
-            reason = "all places are taken" if not slots else "the backend does not say what it has compiled"
-            cx.emit(ev.CaptureUnkept(cx.frame, reason))
-            return
+    def store(self, captured: Capture, start: FrameStart, history: History, cx: Context) -> Kept | str:
+        """Keep a capture, and what the backend has made of its graph: where that is, or why it was not done."""
+        slots, made = self.free or self.stale, cx.made
+        if not slots:
+            return _unkept("all places are taken", cx)
+        if captured.graph is not None and (made is None or made.whole is None):
+            return _unkept("" if made is None else made.why, cx)
         try:
-            data = entry_of(captured, start, history, None if captured.graph is None else made)
+            data = entry_of(captured, start, history, None if captured.graph is None or made is None else made.whole)
         except (Unkept, RecursionError) as why:
-            cx.emit(ev.CaptureUnkept(cx.frame, f"{why}"))
-            return
-        self.disk.store(self._name(slots[0]), data)
-        if cx.made is not None:
-            cx.made.renew = partial(self._renew, slots[0])
+            return _unkept(f"{why}", cx)
+        place = self._place(slots[0])
+        place.store(data)
+        if made is not None:
+            made.renew = partial(_renew, place)
         cx.emit(ev.CaptureKept(cx.frame, len(data)))
+        return place
 
-    def _renew(self, slot: int, made: bytes) -> None:
-        """The backend has compiled more for the graph of an entry."""
-        data = self.disk.load(self._name(slot))
-        if data is not None:
-            self.disk.store(self._name(slot), with_made(data, made))
-
-    def _outgrown(self, slot: int) -> None:
+    def _outgrown(self, place: Kept) -> None:
         """An entry lacks what this process needs: the frame is captured anew, and kept in its place."""
-        self.disk.store(self._name(slot), b"")
+        place.store(b"")
         self.forget()
 
-    def _name(self, slot: int) -> str:
-        return key_of(self.key, str(slot))
+    def _place(self, slot: int) -> Kept:
+        return Kept(self.frame, self.disk, key_of(self.key, str(slot)))
+
+
+def read_entry(
+    data: bytes, reload: Reload, outgrown: Callable[[], object], start: FrameStart, history: History, cx: Context
+) -> Translated:
+    """The replacement by the capture of an entry.
+
+    Raises:
+        Unfit: it is of other calls.
+        Stale: it does not hold for this call, or for this program.
+        Exception: nobody has written such an entry.
+    """
+    loaded = capture_of(data, start, history, cx)
+    around = None
+    if loaded.made is not None and loaded.fallback is not None:
+        compiled = reload(loaded.made, cx, outgrown)
+        if compiled is None:
+            raise Stale("the code of its kernels is gone")
+        around = loaded.fallback.around(compiled)
+    made = replacement(loaded.capture, around, start, cx)
+    if not made.guards.native.check(start.function, start.values):
+        raise Unfit(f"{made.guards.failing(start.function, start.values) or 'the state of the process is another'}")
+    history.relearn(loaded.learnt)
+    for event in loaded.events:
+        cx.emit(event)
+    return made
+
+
+def _renew(place: Kept, made: bytes) -> None:
+    """The backend has compiled more for the graph of an entry."""
+    data = place.load()
+    if data is not None:
+        place.store(with_made(data, made))
+
+
+def _unkept(reason: str, cx: Context) -> str:
+    cx.emit(ev.CaptureUnkept(cx.frame, reason))
+    return reason
 
 
 def shelf_of(
@@ -139,22 +165,29 @@ def shelf_of(
 ) -> Shelf | None:
     """Where the captures of a frame are kept; None where they are not to be, or all stages are to be seen."""
     config = cx.config
-    sees_all = config.verify or config.sanitize or config.debug or config.measure
-    sees_all = sees_all or config.verify_correctness or config.check_unchanged or bool(config.repro_after)
-    chooses = config.guard_filter_fn or config.reorderable_logging_functions or config.ignore_logging_functions
-    if keeping is None or not config.cache_captures or sees_all or chooses or config.trace_dir is not None:
-        return None
-    if not set(config.logs) <= {"cache"}:
+    if keeping is None or not config.cache_captures or shows_all(config):
         return None
     disk = cache_of(config, "captures")
     if disk is None:
         return None
+    frame = frame_name(start, fullgraph, dynamic)
+    key = digest_of("\0".join((versions(), keeping.identity(config), f"{settings_of(config)}", frame)).encode()).hex()
+    return Shelf(disk, key, frame, keeping.reload, forget, max(SLOTS, config.recompile_limit))
+
+
+def shows_all(config: Config) -> bool:
+    """Whether each frame is to be captured, so that its stages are seen, or what is kept would not say how it was."""
+    sees_all = config.verify or config.sanitize or config.debug or config.measure or config.trace_dir is not None
+    sees_all = sees_all or config.verify_correctness or config.check_unchanged or bool(config.repro_after)
+    chooses = config.guard_filter_fn or config.reorderable_logging_functions or config.ignore_logging_functions
+    return bool(sees_all or chooses or not set(config.logs) <= {"cache"})
+
+
+def frame_name(start: FrameStart, fullgraph: bool, dynamic: bool | None) -> str:
+    """What frame a call begins with, in any process: where its captures are looked for."""
     module = str(start.function.__globals__.get("__name__"))
-    parts = (
-        versions(), keeping.identity(config), settings_text(config), f"{fullgraph} {dynamic} {SAID.texts()}",
-        f"{module}.{start.function.__qualname__} {code_digest(start.code)} {[*map(kind_of, start.values)]}",
-    )  # fmt: skip
-    return Shelf(disk, blake2b("\0".join(parts).encode(), digest_size=16).hexdigest(), keeping.reload, forget)
+    of = f"{module}.{start.function.__qualname__} {code_digest(start.code)} {[*map(kind_of, start.values)]}"
+    return digest_of(f"{fullgraph} {dynamic} {SAID.texts()} {of}".encode()).hex()
 
 
 def kind_of(value: Any) -> str:
@@ -164,10 +197,10 @@ def kind_of(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def settings_text(config: Config) -> str:
+def settings_of(config: Config) -> dict[str, str]:
     """The settings that a capture, or what is compiled of it, may depend on."""
-    items = ((each.name, getattr(config, each.name)) for each in dataclasses.fields(config))
-    return f"{[(name, str(value)) for name, value in items if name not in ASIDE]}"
+    names = (each.name for each in dataclasses.fields(config))
+    return {name: str(getattr(config, name)) for name in names if name not in ASIDE}
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
 from onegraph.capture.guards.guard import ShapeCondition
-from onegraph.capture.guards.predicates import Predicate, unpaired
+from onegraph.capture.guards.predicates import Portable, Predicate, unpaired
 from onegraph.capture.guards.source import Source, is_drawn, written
 from onegraph.capture.heap.type_rules import Rebuilding
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -61,7 +61,7 @@ class Place:
     tensor: Any
 
 
-class Evaluated:
+class Evaluated(Portable):
     """What a function gives for expressions of numbers.
 
     They come as nested pairs, where there are several: numbers themselves, and tensors with the dimensions to look at.
@@ -70,14 +70,19 @@ class Evaluated:
     def __init__(self, fact: Fact, dims: tuple[int | None, ...]) -> None:
         self.fact = fact
         self.dims = dims
-        self._evaluate = fact.evaluator()
-        self._is_one = dims == (None,)
+        self._evaluate: Callable[[Sequence[Any]], Any] | None = None
 
-    def evaluated(self, value: Any) -> Any:
-        if self._is_one:
-            return self._evaluate((value,))
+    def __call__(self, value: Any) -> Any:
+        evaluate = self._evaluate
+        if evaluate is None:
+            evaluate = self._evaluate = self.fact.evaluator()
+        if self.dims == (None,):
+            return evaluate((value,))
         found = zip(unpaired(value, len(self.dims)), self.dims, strict=True)
-        return self._evaluate([v if dim is None else v.shape[dim] for v, dim in found])
+        return evaluate([v if dim is None else v.shape[dim] for v, dim in found])
+
+    def portable(self) -> Evaluated:
+        return type(self)(self.fact, self.dims)
 
 
 class Asked(Evaluated, Predicate):
@@ -90,7 +95,7 @@ class Asked(Evaluated, Predicate):
         return hash(self.fact)
 
     def __call__(self, value: Any) -> bool:
-        return bool(self.evaluated(value) == self.fact.answer)
+        return bool(super().__call__(value) == self.fact.answer)
 
     def text(self, *what: str) -> str:
         found = zip(self.fact.symbols, what, self.dims, strict=True)
@@ -207,7 +212,7 @@ class Symbols:
         if number not in self._steps_of:
             fact = self._stem_fact(number)
             sources, dims = self._found(fact)
-            self._steps_of[number] = ("computed", tuple(sources), Evaluated(fact, dims).evaluated)
+            self._steps_of[number] = ("computed", tuple(sources), Evaluated(fact, dims))
         return self._steps_of[number]
 
     def _stem_fact(self, number: Symbol) -> Fact:

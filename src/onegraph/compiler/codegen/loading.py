@@ -29,8 +29,8 @@ LIVING: WeakValueDictionary[tuple[Machine, str, str], Function] = WeakValueDicti
 
 
 def load_kernels(infos: Sequence[KernelInfo], objects: Sequence[str], cx: Context, machine: Machine) -> Loaded | None:
-    """The kernels of a plan, whose code is in objects on disk of these names; None if some of it is not there."""
-    cpu, disk = cx.config.target_cpu, cache_of(cx.config, "objects")
+    """The kernels of a plan, whose code is in objects of these names, on disk or in `cx.code`; None if some is not."""
+    cpu, disk = cx.config.target_cpu, cx.code or cache_of(cx.config, "objects")
     known = {info.name: function for info in infos if (function := LIVING.get((machine, cpu, info.name))) is not None}
     missing: dict[str, list[KernelInfo]] = {}
     for info, kept in zip(infos, objects, strict=True):

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from onegraph import ahead_of_time
+from onegraph.base.bundle import Bundle, texts_of, unpacked
 from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import KINDS, LIMIT, MAGIC, DiskCache, content_of
 from onegraph.base.errors import InvalidArgument, OnegraphError
 from onegraph.base.text import columns
+from onegraph.compiler.made_with import check_facts, facts, versions
 from onegraph.tools.cache import artifacts
 from onegraph.tools.cache.entries import Entry, cache_folder, configured, entries_in, removed, sweep
 from onegraph.tools.cache.kinds import text_of
@@ -140,7 +144,7 @@ def _looked_up(name: str) -> Found:
 
 
 def _in_file(path: Path) -> Found:
-    """A file: an entry, wherever it stands, or artifacts."""
+    """A file: an entry, wherever it stands, artifacts, or a program."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -151,22 +155,53 @@ def _in_file(path: Path) -> Found:
             raise OnegraphError(f"{path} is damaged, or has another name than it was stored by: it is not used")
         return _described(path.absolute().parent.name, path.name, content)
     try:
-        bundle = artifacts.unpacked(data)
+        if data.startswith(ahead_of_time.NAME):
+            return _of_program(path, unpacked(ahead_of_time.MAGIC, data))
+        return _of_bundle(path, unpacked(artifacts.MAGIC, data))
     except ValueError as why:
-        raise OnegraphError(f"{path} is no entry of a cache, and cannot be loaded as artifacts: {why}") from None
-    return _of_bundle(path, bundle)
+        raise OnegraphError(f"{path} is no entry of a cache, no artifacts and no program: {why}") from None
 
 
-def _of_bundle(path: Path, bundle: artifacts.Bundle) -> Found:
+def _of_bundle(path: Path, bundle: Bundle) -> Found:
     try:
-        artifacts.check_facts(bundle.facts)
+        made_with = texts_of(bundle.about, "made with")
+        check_facts(made_with, facts())
         use = "can be loaded here"
     except ValueError as why:
         use = f"cannot be loaded here: {why}"
-    entries = [(each.kind, each.key, _bytes(len(each.content))) for each in bundle.artifacts]
-    text = "\n".join([columns([*bundle.facts.items()]), columns(entries)])
-    about = {"file": str(path), "made_with": dict(bundle.facts), "use": use}
-    return Found(f"{path}: cache artifacts, {bundle.info}; {use}", about, text)
+    text = "\n".join([columns([*made_with.items()]), columns(_listed(bundle))])
+    about = {"file": str(path), "made_with": made_with, "use": use}
+    return Found(f"{path}: cache artifacts, {artifacts.info_of(bundle.artifacts)}; {use}", about, text)
+
+
+def _of_program(path: Path, bundle: Bundle) -> Found:
+    """What `onegraph.save` has written."""
+    made_with, needs = texts_of(bundle.about, "made with"), ahead_of_time.needs_in(bundle)
+    try:
+        check_facts(made_with, versions())
+        lacking = needs.missing()
+    except ValueError as why:
+        lacking = f"{why}"
+    use = f"cannot be loaded here: {lacking}" if lacking else "can be loaded here, with the same program"
+    name = bundle.about["program"]["name"]
+    machine = [
+        ("system", f"{needs.system} on {needs.architecture}"),
+        ("processor", f"{needs.processor} or one with"),
+    ]
+    sizes = {each.key: len(each.content) for each in bundle.artifacts}
+    lines = []
+    for _, key, where, *inputs in bundle.about["captures"]:
+        lines += [f"{where}: {_bytes(sizes[key])}", *(f"  {each}" for each in inputs)]
+    lines += [f"{reason}: runs as it is written" for _, reason, *_ in bundle.about["eager"]]
+    features = textwrap.fill(" ".join(needs.features), 100, initial_indent="  ", subsequent_indent="  ")
+    kinds = f"{artifacts.info_of(bundle.artifacts)}"
+    text = "\n".join([columns([*made_with.items(), *machine]), features, *lines])
+    about = {"file": str(path), "made_with": made_with, "program": name, "use": use}
+    return Found(f"{path}: {name}, compiled ({kinds}); {use}", about, text)
+
+
+def _listed(bundle: Bundle) -> list[tuple[object, ...]]:
+    return [(each.kind, each.key, _bytes(len(each.content))) for each in bundle.artifacts]
 
 
 def _described(kind: str, key: str, content: bytes) -> Found:

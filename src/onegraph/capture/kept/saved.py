@@ -1,0 +1,67 @@
+"""The captures of a file, for the function or module that is loaded with it: see `onegraph.load`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from onegraph.base import events as ev
+from onegraph.base.context import CodeStore, Context
+from onegraph.base.dataclass import dataclass
+from onegraph.base.keeping import Reload
+from onegraph.capture.captured import FrameStart, Skipped
+from onegraph.capture.kept.rows import Stale
+from onegraph.capture.kept.store import frame_name, read_entry, settings_of, shows_all
+from onegraph.capture.replacement import Translated
+from onegraph.capture.symbolic.shape_policy import History
+
+
+@dataclass(slots=True)
+class Saved:
+    """`captures` has the entries of each frame (see `frame_name`), `eager` the frames that run as they are written;
+    `code` is where the code of their kernels is, and `settings` what they were made with."""
+
+    path: str
+    captures: dict[str, list[bytes]]
+    eager: Mapping[str, Skipped]
+    code: CodeStore
+    settings: Mapping[str, str]
+    reload: Reload
+
+    def found(
+        self,
+        start: FrameStart,
+        history: History,
+        cx: Context,
+        fullgraph: bool,
+        dynamic: bool | None,
+        forget: Callable[[], object],
+    ) -> Translated | Skipped | str:
+        """What the file has for a call of a frame, or why it has nothing."""
+        if shows_all(cx.config):
+            return "all stages are to be seen (verify, debug or the like)"
+        for name, now in settings_of(cx.config).items():
+            if self.settings.get(name) != now:
+                return f"the option {name} was {self.settings.get(name)}, is {now}"
+        frame = frame_name(start, fullgraph, dynamic)
+        entries = self.captures.get(frame, [])
+        why = ""
+        for data in list(entries):
+
+            def outgrown(data: bytes = data) -> None:
+                entries.remove(data)
+                forget()
+
+            try:
+                made = read_entry(data, self.reload, outgrown, start, history, replace(cx, code=self.code))
+            except (Stale, ValueError, LookupError, TypeError, AttributeError) as error:
+                why = f"{error}"
+                cx.emit(ev.CaptureMissed(cx.frame, why))
+                continue
+            cx.emit(ev.DiskSearched(cx.frame, "capture", found=True))
+            return made
+        cx.emit(ev.DiskSearched(cx.frame, "capture", found=False))
+        skipped = self.eager.get(frame)
+        if skipped is not None and not entries:
+            return skipped
+        return why or "it was not called so when the file was saved"
