@@ -76,6 +76,8 @@ USES: dict[str, Callable[[], Any]] = {
     "keep_tensor_guards_unsafe": lambda: onegraph.keep_tensor_guards_unsafe([]),
     "kept_bytes": lambda: onegraph.kept_bytes() >= 0,
     "list_backends": lambda: "native" in onegraph.list_backends(),
+    "load": lambda: onegraph.load("nowhere", double),
+    "save": lambda: onegraph.save(double, "nowhere"),
     "load_cache_artifacts": lambda: onegraph.load_cache_artifacts(b""),
     "lookup_backend": lambda: onegraph.lookup_backend(backend).__name__,
     "mark_dynamic": lambda: onegraph.mark_dynamic(X, 0),

@@ -141,7 +141,7 @@ def test_entries_are_checked_before_any_is_written(
 @pytest.mark.parametrize("head", [b"{}", b"[]", b"nonsense", b'{"made with": {}, "entries": [["times", "a", -1]]}'])
 def test_a_head_that_is_none(head: bytes, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     rest = head + b"\n"
-    loaded(artifacts.MAGIC + bundle._digest(rest) + b"\n" + rest, caplog, cache)
+    loaded(artifacts.MAGIC + bundle.digest_of(rest) + b"\n" + rest, caplog, cache)
 
 
 def test_a_cache_that_is_off_takes_none(saved: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -88,6 +88,8 @@ def compiled(x: Tensor, model: Model) -> None:
         assert_type(data, bytes)
         assert_type(info.artifacts, Mapping[str, tuple[str, ...]])
         onegraph.load_cache_artifacts(data)
+    onegraph.save(onegraph.compile(scale), "scale.og", strict=False)
+    assert_type(onegraph.load("scale.og", scale)(x, 3), Tensor)
     onegraph.reset()
     onegraph.reset_code_caches()
 
@@ -284,6 +286,8 @@ def failed(x: Tensor) -> tuple[str, ...]:
     except onegraph.GraphBreakError as error:
         return (error.reason, *error.hints)
     except (onegraph.BackendError, onegraph.CompileError, onegraph.InvalidArgument) as error:
+        return (str(error),)
+    except (onegraph.LoadError, onegraph.SaveError) as error:
         return (str(error),)
     except (onegraph.RecompileLimitError, onegraph.FailOnRecompileError, onegraph.ConstraintViolationError) as error:
         return (str(error),)

@@ -40,7 +40,7 @@ def packed(magic: bytes, bundle: Bundle) -> bytes:
     kept = sorted(bundle.artifacts, key=lambda each: (each.kind, each.key))
     head = {**bundle.about, "entries": [[each.kind, each.key, len(each.content)] for each in kept]}
     rest = b"\n".join([json.dumps(head).encode(), b"".join(each.content for each in kept)])
-    return magic + _digest(rest) + b"\n" + rest
+    return magic + digest_of(rest) + b"\n" + rest
 
 
 def unpacked(magic: bytes, data: bytes) -> Bundle:
@@ -53,7 +53,7 @@ def unpacked(magic: bytes, data: bytes) -> Bundle:
         other = data.startswith(magic.rpartition(b" ")[0])
         raise ValueError("they are of another format" if other else "they are none of onegraph's")
     digest, rest = data[len(magic) : len(magic) + DIGEST], data[len(magic) + DIGEST + 1 :]
-    if digest != _digest(rest):
+    if digest != digest_of(rest):
         raise ValueError("they are damaged")
     line, _, contents = rest.partition(b"\n")
     try:
@@ -84,5 +84,6 @@ def texts_of(about: Mapping[str, Any], name: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in found.items()}
 
 
-def _digest(rest: bytes) -> bytes:
+def digest_of(rest: bytes) -> bytes:
+    """What stands behind the first line, for the bytes of the other lines."""
     return blake2b(rest, digest_size=DIGEST // 2).hexdigest().encode()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-_PACKAGES = "what is compiled is kept by the cache on disk (onegraph docs cache), not in files of the program's own"
+_PACKAGES = "what is compiled is in the cache on disk (onegraph docs cache), and in the files of onegraph.save"
 
 ELSEWHERE = MappingProxyType(
     {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy
 import pytest
 import torch
 from capture.kept.children import in_child, listening
@@ -100,6 +103,89 @@ def inference(run: Callable[..., Any]) -> Any:
         return first, called(torch.ones(3, 4)), model.calls
 
 
+class Deciding(nn.Module):
+    """Breaks its graph in a function that is called, at a branch on data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.layer(x)
+        if x.sum() > 1e9:
+            return x
+        return x * 2
+
+
+def of_module(make: Callable[[], nn.Module], shape: tuple[int, ...], trained: bool = False) -> Program:
+    """Calls of a module with batches that change, with gradients or without."""
+
+    def program(run: Callable[..., Any]) -> Any:
+        torch.manual_seed(0)
+        model = make().train(trained)
+        called, found = run(model), []
+        for rows in (2, 2, 3):
+            x = torch.linspace(-1, 1, rows * torch.Size(shape).numel()).reshape(rows, *shape)
+            with torch.set_grad_enabled(trained):
+                y = called(x)
+                found.append((y[0] if isinstance(y, tuple) else y).detach())
+            if trained:
+                y.square().mean().backward()
+                found += [parameter.grad for parameter in model.parameters()]
+                model.zero_grad()
+        return found, [*model.buffers()]
+
+    return program
+
+
+def optimized(make: Callable[..., torch.optim.Optimizer]) -> Program:
+    def program(run: Callable[..., Any]) -> Any:
+        torch.manual_seed(0)
+        model = nn.Linear(6, 3)
+        optimizer = make(model.parameters(), lr=0.1)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        compiled = run(step)
+        return [compiled(torch.linspace(-1, 1, 12).reshape(2, 6)) for _ in range(4)], model.weight.detach()
+
+    return program
+
+
+def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return function(*args) + 1
+
+    return wrapper
+
+
+@noted
+def decorated(x: torch.Tensor) -> torch.Tensor:
+    return x.sin()
+
+
+class Two(NamedTuple):
+    first: torch.Tensor
+    scale: float
+
+
+def nested(run: Callable[..., Any]) -> Any:
+    inner = run(lambda x: x.sin())
+    return run(lambda x: inner(x) + 1)(torch.ones(3))
+
+
+def rooted(run: Callable[..., Any]) -> Any:
+    """Sizes that Python computes."""
+    function = run(lambda x: x.reshape(int(x.numel() ** 0.5), -1) * math.sqrt(x.shape[0]))
+    return [function(torch.ones(n)) for n in (16, 25, 36)]
+
+
 def plainly(function: Callable[..., Any]) -> Program:
     return lambda run: run(function)(torch.linspace(-1, 1, 6))
 
@@ -111,6 +197,19 @@ PROGRAMS: dict[str, Program] = {
     "sizes that change": sizes,
     "training": training,
     "inference": inference,
+    "a break in a function that is called": of_module(Deciding, (6,), trained=True),
+    "an LSTM": of_module(lambda: nn.LSTM(4, 5, batch_first=True), (7, 4)),
+    "norms of batches": of_module(lambda: nn.BatchNorm1d(4), (4,), trained=True),
+    "an encoder": of_module(lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (5, 8)),
+    "SGD": optimized(torch.optim.SGD),
+    "AdamW": optimized(torch.optim.AdamW),
+    "a decorator": plainly(lambda x: decorated(x) * 2),
+    "a tuple with names": lambda run: run(lambda two: two.first * two.scale)(Two(torch.ones(3), 2.0)),
+    "vmap": lambda run: run(torch.func.vmap(lambda x: x.sin().sum()))(torch.ones(2, 3)),
+    "grad": plainly(lambda x: torch.func.grad(lambda y: (y**3).sum())(x)),
+    "NumPy": plainly(lambda x: torch.from_numpy(numpy.sin(x.numpy())) + 1),
+    "one compiled function in another": nested,
+    "sizes that Python computes": rooted,
 }
 
 
@@ -199,6 +298,31 @@ def elsewhere(number: float) -> Callable[[torch.Tensor], Any]:
     exec(f"NUMBER = {number}\ndef other(x):\n    return x * NUMBER", names)
     other = names["other"]
     return lambda x: other(x) + 1
+
+
+def looking_up(which: int, listed: int) -> Program:
+    """Tensors are known by their identity, as a key and among others."""
+
+    def program(run: Callable[..., Any]) -> Any:
+        tensors = [torch.full((3,), float(number)) for number in range(2)]
+        scales = {tensors[0]: 2.0, tensors[1]: 3.0}
+        some = tensors[:listed]
+
+        def scaled(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+            if any(y is each for each in some):
+                x = x + 100
+            return x * scales[y] + scales[z] + (5 if y is tensors[0] else 6)
+
+        return run(scaled)(torch.ones(3), tensors[which], tensors[which - listed % 2])
+
+    return program
+
+
+def test_tensors_that_are_keys_are_told_apart(tmp_path: Path) -> None:
+    for which, listed in ((0, 1), (1, 1), (0, 2), (1, 2), (0, 0), (1, 0), (0, 1)):
+        right, said = in_child(outcome, looking_up(which, listed), tmp_path)
+        assert right is True, (which, listed)
+    assert "CaptureLoaded" in said
 
 
 def test_globals_of_no_module_are_looked_at(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from onegraph.capture.captured import Capture, FrameStart
 from onegraph.capture.graph.fallback import Fallback
 from onegraph.capture.graph.late_guards import Backwards
 from onegraph.capture.guards.guard import GuardSet
-from onegraph.capture.guards.source import Source
+from onegraph.capture.guards.source import Source, describe
 from onegraph.capture.kept.codes import Codes
 from onegraph.capture.kept.contents import NATIVE, content
 from onegraph.capture.kept.guards import places_of, read_guards, write_guard
@@ -250,7 +250,7 @@ def check_seen(reader: Reader, place: Source, value: Any) -> None:
         type(now) is value if isinstance(value, type) else type(now) is type(value) and content(now) == content(value)
     )
     if not same:
-        raise Stale(f"{place} is another")
+        raise Stale(f"{describe(place)} is another")
 
 
 def state_of(reader: Reader, values: int, lenient: bool, unhandled: bool) -> Any:

@@ -10,12 +10,14 @@ import torch
 from onegraph import _C
 from onegraph.base.codec import Unkept
 from onegraph.capture.guards.guard import Guard
-from onegraph.capture.guards.source import Source, TypeOf
+from onegraph.capture.guards.source import Const, Item, Source, TypeOf, base_of, written
+from onegraph.capture.guards.texts import anything
 from onegraph.capture.heap.class_facts import as_defined
 from onegraph.capture.heap.namespaces import AsBound
 from onegraph.capture.kept.contents import class_shape, content
 from onegraph.capture.kept.rows import Places, Reader, Row, Stale, Writer, checked
 from onegraph.capture.pyobject.contents import DELETED
+from onegraph.capture.pyobject.weakly_known import referred
 
 
 def places_of(guards: list[Guard]) -> Places:
@@ -25,7 +27,7 @@ def places_of(guards: list[Guard]) -> Places:
     admitted = {guard.source for guard in guards if guard.kind in ("type", "tensor")}
     looked_into = set()
     for guard in guards:
-        if guard.kind == "is":
+        if guard.kind == "is" and not leads_through(guard.source, guard.arg):
             known.setdefault(id(guard.arg), guard.source)
             if guard.source in admitted and type(guard.arg) is not FunctionType:
                 looked_into.add(id(guard.arg))
@@ -34,6 +36,16 @@ def places_of(guards: list[Guard]) -> Places:
         elif guard.kind == "type":
             known.setdefault(id(guard.arg), TypeOf(guard.source))
     return Places(known, frozenset(looked_into), wrappers)
+
+
+def leads_through(source: Source | None, value: Any) -> bool:
+    """Whether a path has the object itself in it, as its root or a key: it is not found on that."""
+    while source is not None:
+        part = source.key if isinstance(source, Item) else source.held if isinstance(source, Const) else None
+        if referred(part) is value:
+            return True
+        source = base_of(source)
+    return False
 
 
 def write_guard(writer: Writer, guard: Guard) -> Row:
@@ -119,14 +131,25 @@ def _spec(reader: Reader, place: Source, cls: int, parts: int) -> Any:
     tensor, wanted = reader.value_at(place), reader.values[parts]
     (_, sizes, strides), _ = wanted
     if type(tensor) is not reader.values[cls] or not isinstance(tensor, torch.Tensor):
-        raise Stale(f"{place} is another tensor")
+        raise Stale(f"`{written(place)}` was a {reader.values[cls].__name__}, is a {type(tensor).__name__}")
     try:
         spec = _C.TensorSpec(tensor, sizes, strides)
     except ValueError as error:
         raise Stale(str(error)) from None
     if spec.parts != wanted:
-        raise Stale(f"{place} is another tensor")
+        raise Stale(f"`{written(place)}` {_difference(wanted, tensor)}")
     return spec
+
+
+def _difference(wanted: Any, tensor: torch.Tensor) -> str:
+    (facts, sizes, _), _ = wanted
+    if facts[0] != tensor.dtype:
+        return f"was {facts[0]}, is {tensor.dtype}"
+    if len(sizes) != tensor.dim() or any(
+        size not in (None, now) for size, now in zip(sizes, tensor.shape, strict=True)
+    ):
+        return f"had size {anything(sizes)}, has {anything(tensor.shape)}"
+    return "is another tensor"
 
 
 def _in_memory(reader: Reader, place: Source, *fields: int) -> Any:
