@@ -167,6 +167,30 @@ def test_a_step_of_training_with_its_optimizer(tmp_path: Path) -> None:
     assert in_child(the_same, tmp_path, call, training) == []
 
 
+def test_what_is_loaded_can_be_saved_again(tmp_path: Path) -> None:
+    in_child(save, tmp_path)
+
+    def again() -> None:
+        loaded = load(tmp_path)
+        called(loaded)
+        onegraph.save(loaded, tmp_path / "again")
+
+    in_child(again)
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "saved").read_bytes()
+
+
+def test_code_for_another_processor(tmp_path: Path) -> None:
+    def run() -> None:
+        older = options(tmp_path) | {"target_cpu": "x86-64-v2"}
+        compiled = onegraph.compile(net(), options=older)
+        called(compiled)
+        onegraph.save(compiled, tmp_path / "saved")
+
+    in_child(run)
+    assert "avx" not in str(unpacked(MAGIC, (tmp_path / "saved").read_bytes()).about["needs"])
+    assert in_child(the_same, tmp_path) == []
+
+
 def test_settings_come_with_the_file(tmp_path: Path) -> None:
     def run() -> None:
         compiled = onegraph.compile(scaled, fullgraph=True, dynamic=False, options=options(tmp_path))
@@ -299,12 +323,16 @@ def test_other_settings(saved: Path) -> None:
 def test_what_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(onegraph.InvalidArgument, match="expects what onegraph.compile has given, got function"):
         onegraph.save(scaled, tmp_path / "file")
+    with pytest.raises(onegraph.InvalidArgument, match="expects the path of a file, got 3"):
+        onegraph.load(3, scaled)  # type: ignore[arg-type]
+    with pytest.raises(onegraph.InvalidArgument, match="got an object of type 'int', which cannot be called"):
+        onegraph.load(tmp_path / "file", 3)  # type: ignore[type-var]
     compiled = onegraph.compile(scaled, options=options(tmp_path))
     with pytest.raises(SaveError, match="scaled has not been called yet: call it with each kind of input"):
         onegraph.save(compiled, tmp_path / "file")
     off = onegraph.compile(scaled, options={"cache_captures": False})
     off(inputs(2), {"a": 2.0})
-    with pytest.raises(SaveError, match=r"scaled \(.*\): captures were not kept on disk when it was made"):
+    with pytest.raises(SaveError, match=r"scaled \(.*\): captures were not kept then: the cache was off, a setting"):
         onegraph.save(off, tmp_path / "file")
     assert not (tmp_path / "file").exists()
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from onegraph.base.arguments import check_target
 from onegraph.base.bundle import Artifact, Bundle, packed, texts_of, unpacked
 from onegraph.base.codec import Unkept
 from onegraph.base.config import Config
@@ -47,13 +48,16 @@ NOT_CALLED = "{} has not been called yet: call it with each kind of input that i
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
-    """The code of kernels by its name."""
+class Entries:
+    """What is in a file, by name."""
 
-    objects: Mapping[str, bytes]
+    contents: Mapping[str, bytes]
 
     def load(self, key: str) -> bytes | None:
-        return self.objects.get(key)
+        return self.contents.get(key)
+
+    def store(self, key: str, content: bytes) -> bool:
+        return False
 
 
 @beside
@@ -77,7 +81,7 @@ def save(compiled: Any, path: str | Path, *, strict: bool = True) -> None:
     problems: list[str] = []
     for where, version in region.compiled():
         try:
-            captures.append(piece_of(where, version, config))
+            captures.append(piece_of(where, version, config, region.saved))
         except Unkept as why:
             problems.append(f"{where}: {why}")
     if problems and (strict or not captures):
@@ -122,17 +126,19 @@ def load(path: str | Path, target: F) -> F:
         LoadError: the file is none of `save`, or damaged; or this program, its settings, the versions of onegraph,
             Python, torch and LLVM, or the processor are not those that it was made for. The message says what differs.
     """
+    target = written(target)
+    check_target(target)
     bundle = opened(path)
     try:
         check_facts(texts_of(bundle.about, "made with"), versions())
         if lacking := needs_in(bundle).missing():
             raise ValueError(lacking)
-        check_target(bundle.about, written(target))
+        check_program(bundle.about, target)
         contents = {each.key: each.content for each in bundle.artifacts}
-        captures: dict[str, list[bytes]] = {}
+        captures: dict[str, list[str]] = {}
         for frame, key, *_ in bundle.about["captures"]:
             check_functions(contents[key])
-            captures.setdefault(frame, []).append(contents[key])
+            captures.setdefault(frame, []).append(key)
         eager = {frame: Skipped(*fields) for frame, *fields in bundle.about["eager"]}
         settings = texts_of(bundle.about, "settings")
         keywords = {**bundle.about["keywords"]}
@@ -141,9 +147,9 @@ def load(path: str | Path, target: F) -> F:
         raise LoadError(f"{path} cannot be loaded here: {why}") from None
     except (LookupError, TypeError, AttributeError) as error:
         raise LoadError(f"{path} says nothing that makes sense: {type(error).__name__}: {error}") from None
-    compiled: Any = compile(written(target), **keywords)
+    compiled: Any = compile(target, **keywords)
     region = region_of(compiled)
-    region.saved = Saved(str(path), captures, eager, Codes(contents), settings, reloaded)
+    region.saved = Saved(str(path), captures, eager, Entries(contents), settings, reloaded)
     for name, now in settings_of(region.cx.config).items():
         if settings.get(name) != now:
             raise LoadError(f"{path} cannot be loaded here: the option {name} was {settings.get(name)}, is {now}")
@@ -165,9 +171,9 @@ class Piece:
     inputs: tuple[str, ...]
 
 
-def piece_of(where: Location, version: Version, config: Config) -> Piece:
-    """Raises Unkept where something of a compiled version is not on disk."""
-    kept, objects = version.made.kept, cache_of(version.config, "objects")
+def piece_of(where: Location, version: Version, config: Config, saved: Saved | None) -> Piece:
+    """Raises Unkept where something of a compiled version is neither on disk nor in the file that it is from."""
+    kept, disk = version.made.kept, cache_of(version.config, "objects")
     if isinstance(kept, str):
         raise Unkept(kept)
     if settings_of(version.config) != settings_of(config):
@@ -175,7 +181,8 @@ def piece_of(where: Location, version: Version, config: Config) -> Piece:
     data = kept.load()
     made = None if data is None else made_of(data)
     names = set() if made is None else objects_of(made)
-    code = {} if objects is None else {key: found for key in names if (found := objects.load(key)) is not None}
+    stores = [store for store in (None if saved is None else saved.entries, disk) if store is not None]
+    code = {key: found for key in names for store in stores if (found := store.load(key)) is not None}
     if data is None or names > code.keys():
         raise Unkept("it is not in the cache any more: compile and call it again")
     inputs = [str(why) for why in version.guards.explanations if isinstance(why, Guard) and is_of_input(why)]
@@ -246,7 +253,7 @@ def parameters_of(target: Any) -> list[list[Any]]:
     return [[name, str(tensor.dtype), [*tensor.shape]] for name, tensor in held]
 
 
-def check_target(about: Mapping[str, Any], target: Any) -> None:
+def check_program(about: Mapping[str, Any], target: Any) -> None:
     """Raise ValueError where a file is of another program."""
     was, name = about["program"], program_name(target)
     if was["name"] != name:
@@ -275,6 +282,8 @@ def opened(path: str | Path) -> Bundle:
     """
     try:
         return unpacked(MAGIC, Path(path).read_bytes())
+    except TypeError:
+        raise InvalidArgument(f"onegraph.load expects the path of a file, got {path!r}") from None
     except OSError as error:
         raise LoadError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as why:

@@ -11,10 +11,11 @@ from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Event, Events, Location
 
 
-class CodeStore(Protocol):
-    """Where the code of kernels is found by its name."""
+class Store(Protocol):
+    """Where entries are found by their names: a folder of the cache on disk, or a file of a program."""
 
     def load(self, key: str) -> bytes | None: ...
+    def store(self, key: str, content: bytes) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class Context:
     events: Events = field(default_factory=Events)
     frame: Location | None = None
     made: Made | None = None
-    code: CodeStore | None = None
+    code: Store | None = None
 
     def emit(self, event: Event) -> None:
         self.events.emit(event)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onegraph.base.config import Config
-from onegraph.base.context import Context
+from onegraph.base.context import Context, Store
 from onegraph.base.dataclass import dataclass
-
-if TYPE_CHECKING:
-    from onegraph.base.disk_cache import DiskCache
-
 
 #: Makes what runs of the bytes that a backend has put into `Context.made`; None where its code is gone. The last
 #: argument is called when that turns out to need the graph, which is not kept.
@@ -32,7 +28,7 @@ class Kept:
     """Where a capture is on disk. `frame` says of what frame it is, in any process; `digest` is that of its entry."""
 
     frame: str
-    disk: DiskCache
+    disk: Store
     name: str
     digest: bytes = b""
 

@@ -23,6 +23,9 @@ else:  # most replacements need neither
     splice = late_module("onegraph.capture.resume.splice").splice
 
 
+NOT_KEPT = "captures were not kept then: the cache was off, a setting shows all stages, or the backend keeps nothing"
+
+
 @dataclass(frozen=True, slots=True)
 class Translated:
     """The replacement of a frame, valid while the guards hold."""
@@ -31,7 +34,7 @@ class Translated:
     guards: GuardProgram
     levels: int  #: how many frames the program enters in it, one from another
     opened: int  #: how many of them, besides the first, it is in at the graph break
-    kept: Kept | str = "captures were not kept on disk when it was made"  #: where it is kept, or why it is not
+    kept: Kept | str = NOT_KEPT  #: where it is on disk, or why it is not
 
 
 def replacement(capture: Capture, around: Any, start: FrameStart, cx: Context) -> Translated:

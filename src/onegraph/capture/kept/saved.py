@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from onegraph.base import events as ev
-from onegraph.base.context import CodeStore, Context
+from onegraph.base.context import Context, Store
 from onegraph.base.dataclass import dataclass
-from onegraph.base.keeping import Reload
+from onegraph.base.keeping import Kept, Reload, digest_of
 from onegraph.capture.captured import FrameStart, Skipped
 from onegraph.capture.kept.rows import Stale
 from onegraph.capture.kept.store import frame_name, read_entry, settings_of, shows_all
@@ -18,13 +18,13 @@ from onegraph.capture.symbolic.shape_policy import History
 
 @dataclass(slots=True)
 class Saved:
-    """`captures` has the entries of each frame (see `frame_name`), `eager` the frames that run as they are written;
-    `code` is where the code of their kernels is, and `settings` what they were made with."""
+    """`captures` has the names of the entries of each frame (see `frame_name`), `eager` the frames that run as they are
+    written; in `entries` they are, with the code of their kernels, and `settings` says what they were made with."""
 
     path: str
-    captures: dict[str, list[bytes]]
+    captures: Mapping[str, list[str]]
     eager: Mapping[str, Skipped]
-    code: CodeStore
+    entries: Store
     settings: Mapping[str, str]
     reload: Reload
 
@@ -44,24 +44,25 @@ class Saved:
             if self.settings.get(name) != now:
                 return f"the option {name} was {self.settings.get(name)}, is {now}"
         frame = frame_name(start, fullgraph, dynamic)
-        entries = self.captures.get(frame, [])
+        names = self.captures.get(frame, [])
         why = ""
-        for data in list(entries):
+        for name in list(names):
+            data = self.entries.load(name) or b""
 
-            def outgrown(data: bytes = data) -> None:
-                entries.remove(data)
+            def outgrown(name: str = name) -> None:
+                names.remove(name)
                 forget()
 
             try:
-                made = read_entry(data, self.reload, outgrown, start, history, replace(cx, code=self.code))
+                made = read_entry(data, self.reload, outgrown, start, history, replace(cx, code=self.entries))
             except (Stale, ValueError, LookupError, TypeError, AttributeError) as error:
                 why = f"{error}"
                 cx.emit(ev.CaptureMissed(cx.frame, why))
                 continue
             cx.emit(ev.DiskSearched(cx.frame, "capture", found=True))
-            return made
+            return replace(made, kept=Kept(frame, self.entries, name, digest_of(data)))
         cx.emit(ev.DiskSearched(cx.frame, "capture", found=False))
         skipped = self.eager.get(frame)
-        if skipped is not None and not entries:
+        if skipped is not None and not names:
             return skipped
         return why or "it was not called so when the file was saved"

@@ -13,7 +13,7 @@ from functools import cache
 import llvmlite.binding as llvm
 from llvmlite.binding.ffi import lib
 
-from onegraph.base.context import CodeStore
+from onegraph.base.context import Store
 from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, key_of
 from onegraph.base.errors import CompileError
@@ -122,7 +122,7 @@ def compile_text(text: str, names: Sequence[str], cpu: str = "", kept: DiskCache
         return Compiled(addresses, engine, code, is_found, key if kept is not None else "")
 
 
-def load_object(key: str, names: Sequence[str], cpu: str, kept: CodeStore) -> Compiled | None:
+def load_object(key: str, names: Sequence[str], cpu: str, kept: Store) -> Compiled | None:
     """Native code that is kept under this name; None if it is not, or has no such functions, or cannot be used here."""
     with _LOCK:
         code = kept.load(key)
