@@ -180,6 +180,26 @@ def nested(run: Callable[..., Any]) -> Any:
     return run(lambda x: inner(x) + 1)(torch.ones(3))
 
 
+def hooked(run: Callable[..., Any]) -> Any:
+    """A hook of all modules is not called for a graph that runs operator by operator."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    for parameter in model.parameters():
+        nn.init.ones_(parameter)
+    handle = nn.modules.module.register_module_forward_hook(lambda module, inputs, output: output * 2)
+    try:
+        return run(model)(torch.ones(2)).detach()
+    finally:
+        handle.remove()
+
+
+def cached(run: Callable[..., Any]) -> Any:
+    """A function with a cache that hides what it is around."""
+    asked = functools.lru_cache(lambda number: number + 1)
+    del asked.__wrapped__
+    asked(2)
+    return run(lambda x: x * asked(2))(torch.ones(2))
+
+
 def rooted(run: Callable[..., Any]) -> Any:
     """Sizes that Python computes."""
     function = run(lambda x: x.reshape(int(x.numel() ** 0.5), -1) * math.sqrt(x.shape[0]))
@@ -213,12 +233,16 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
+def plain(target: Any) -> Any:
+    return target
+
+
 def outcome(program: Program, folder: Path) -> tuple[bool, list[str]]:
     torch.set_num_threads(1)
     said = listening()
     options = {"verify": False, "cache_dir": folder, "smallest_recorded_graph": 0}
     got = program(lambda target: onegraph.compile(target, options=options))
-    torch.testing.assert_close(got, program(lambda target: target))
+    torch.testing.assert_close(got, program(plain))
     return True, said
 
 
@@ -298,6 +322,21 @@ def elsewhere(number: float) -> Callable[[torch.Tensor], Any]:
     exec(f"NUMBER = {number}\ndef other(x):\n    return x * NUMBER", names)
     other = names["other"]
     return lambda x: other(x) + 1
+
+
+def test_hooks_of_all_modules(tmp_path: Path) -> None:
+    def both() -> None:
+        for backend in ("eager", "native"):
+            settings = {"backend": backend, "options": {"verify": False, "cache_dir": tmp_path}}
+            torch.testing.assert_close(hooked(onegraph.compile(**settings)), hooked(plain))
+
+    for _ in range(2):
+        in_child(both)
+
+
+def test_what_has_no_text_costs_the_entry(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert in_child(outcome, cached, tmp_path) == (True, ["CaptureUnkept"])
 
 
 def looking_up(which: int, listed: int) -> Program:

@@ -139,6 +139,13 @@ def _wrapper(value: Any) -> str:
     return str([None if part is None else content(part) for part in parts_of(value)])
 
 
+def _cached(value: Any) -> str:
+    inner = vars(value).get("__wrapped__")
+    if inner is None:
+        raise Unkept("a function with a cache that does not say what it is around")
+    return content(inner)
+
+
 def _add_code(update: Callable[[bytes], object], code: types.CodeType) -> None:
     facts = (
         code.co_name, code.co_qualname, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
@@ -178,7 +185,7 @@ _MAKERS: dict[type, Callable[[Any], str]] = {
     OpOverloadPacket: str,
     numpy.ufunc: lambda value: value.__name__,
     re.Pattern: lambda value: f"{value.pattern!r} {value.flags}",
-    functools._lru_cache_wrapper: lambda value: content(value.__wrapped__),
+    functools._lru_cache_wrapper: _cached,
     _C.disabled: lambda value: f"{content(value.__wrapped__)} {value.code is None}",
     _C.Region: lambda value: content(value.__wrapped__),
 }

@@ -101,6 +101,10 @@ class Shelf:
             data = entry_of(captured, start, history, None if captured.graph is None or made is None else made.whole)
         except (Unkept, RecursionError) as why:
             return _unkept(f"{why}", cx)
+        except Exception as why:  # a defect of ours costs the entry
+            if cx.config.raise_compiler_errors:
+                raise
+            return _unkept(f"{type(why).__name__}: {why}", cx)
         place = self._place(slots[0])
         place.store(data)
         if made is not None:
