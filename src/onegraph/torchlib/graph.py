@@ -12,12 +12,22 @@ import torch
 from onegraph.base.dataclass import dataclass
 from onegraph.base.gone import when_gone
 from onegraph.torchlib import private
-from onegraph.torchlib.private import LazyGraphModule
-
-__all__ = ["CHECKPOINT", "Checkpoint", "LazyGraphModule", "release_source"]
 
 #: In the `meta` of nodes that a checkpoint of the program has around it: which one.
 CHECKPOINT = "checkpoint"
+
+
+class LazyGraphModule(private.LazyGraphModule):  # type: ignore[misc, valid-type]
+    """A graph whose code is written when it is first run.
+
+    torch's calls itself as a module then: the hooks of all modules would run for it.
+    """
+
+    def _lazy_forward(self, *args: Any, **kwargs: Any) -> Any:
+        self.real_recompile()
+        return self.forward(*args, **kwargs)
+
+    forward = _lazy_forward
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from onegraph.base.codec import Codec, Named, Unkept
 from onegraph.base.dataclass import dataclass
 from onegraph.torchlib import private
 from onegraph.torchlib.aten import OpOverload
+from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.object_names import name_of, named
 
 
@@ -109,8 +110,7 @@ def graph_of(data: bytes) -> GraphModule:
             nodes.append(graph.output(_value(kept.args, nodes)[0]))
         else:
             nodes.append(graph.create_node(kept.op, target, _value(kept.args, nodes), kwargs))
-    # A lazy one calls itself as a module at first, and with that the hooks of all modules.
-    return GraphModule(torch.nn.Module(), graph)
+    return LazyGraphModule(torch.nn.Module(), graph)
 
 
 def _called(target: Any) -> Any:
