@@ -33,7 +33,8 @@ LARGEST = 64 << 20  # bytes, of one file
 PRUNE_EVERY = 64  # stores, and whenever one is large
 LARGE = 1 << 20  # bytes
 ABANDONED = 3600  # seconds, after which nobody is still writing a file
-KINDS = ("captures", "objects", "plans", "times")  # what is kept, each in a folder of its own
+KINDS = ("captures", "objects", "plans", "sources", "times")  # what is kept, each in a folder of its own
+LOCAL = frozenset({"sources"})  # kinds that say something of this machine, and nothing to another one
 KEY = re.compile(r"[0-9a-f]{32}")
 UNFINISHED = re.compile(r"\.new.*")
 LOCK = ".lock"
@@ -64,6 +65,8 @@ def source_digest(*layers: str) -> str:
 #: As it was imported: another version may be installed while this process runs. The source of the compiler and of what
 #: it is built on is part of it: what that does with a text is not in the text.
 RELEASE = f"{sys.modules['onegraph'].__version__} {source_digest('base', 'ir', 'torchlib', 'compiler')}"
+#: When it was imported, in nanoseconds since the epoch: of files that are newer nobody knows what is in this process.
+IMPORTED = time.time_ns()
 LOGGER = logging.getLogger("onegraph")
 REFUSED = "onegraph does not use its cache on disk: %s"
 
@@ -92,7 +95,7 @@ class DiskCache:
             return None
         content = content_of(key, data)
         if content is not None:
-            USED.add((self.folder, key))
+            self._note(key)
         return content
 
     def store(self, key: str, content: bytes) -> bool:
@@ -103,7 +106,7 @@ class DiskCache:
         try:
             with open_folder(self.folder, make=True) as folder:
                 _write(folder, key, data)
-                USED.add((self.folder, key))
+                self._note(key)
                 if next(_STORES) % PRUNE_EVERY == 0 or len(data) > LARGE:
                     _prune(folder)
         except Untrusted as why:
@@ -112,6 +115,10 @@ class DiskCache:
         except OSError:
             return False
         return True
+
+    def _note(self, key: str) -> None:
+        if self.folder.name not in LOCAL:
+            USED.add((self.folder, key))
 
     @contextmanager
     def find_or_make(self, key: str) -> Iterator[bytes | None]:

@@ -42,6 +42,8 @@ class FrameStart:
 
 #: Stands among the constants of a capture for the compiled graph.
 GRAPH = object()
+#: What a capture from disk has been seen to depend on: it is kept already.
+FROM_DISK = Seen((), (), "it is from disk", order=False)
 
 
 @dataclass(frozen=True, slots=True)

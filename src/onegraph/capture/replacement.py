@@ -11,9 +11,9 @@ from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.keeping import Kept
 from onegraph.base.late import late_module
-from onegraph.capture.captured import GRAPH, Capture, FrameStart
+from onegraph.capture.captured import FROM_DISK, GRAPH, Capture, FrameStart
 from onegraph.capture.guards.program import GuardProgram
-from onegraph.capture.residual.code import compile_residual
+from onegraph.capture.residual.code import compile_residual, knows_globals
 
 if TYPE_CHECKING:
     from onegraph.capture.guards.filtering import filtered
@@ -41,6 +41,8 @@ def replacement(capture: Capture, around: Any, start: FrameStart, cx: Context) -
     """The code of the capture of a frame, around what runs its graph (None if it has no graph): see `Fallback`."""
     consts = [around if value is GRAPH else value for value in capture.consts]
     code, text = compile_residual(capture.code, capture.body, capture.nonlocals, consts)
+    if capture.seen is FROM_DISK and knows_globals(code):
+        raise ValueError(f"residual code names something that is not there: {text}")
     filename, continuation = code.co_filename, capture.continuation
     if continuation is not None:
         code = splice(code, continuation, capture.code)

@@ -19,6 +19,7 @@ from onegraph.compiler.kept_plans import LARGEST_TABLE, PLAN_CLASSES, Table
 from onegraph.compiler.launched import graph_name, launched
 from onegraph.compiler.library.convolution import Window
 from onegraph.compiler.library.recipe import Recipe
+from onegraph.compiler.plan_bounds import check_plan
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.ir.plan import ExecPlan
 from onegraph.ir.types import DType, dtype_named
@@ -94,11 +95,16 @@ def is_kept(tensor: torch.Tensor) -> bool:
 
 
 def relaunched(kept: KeptGraph, cx: Context, consumes: bool) -> Any:
-    """What runs the graph; None if the code of a kernel is gone."""
+    """What runs the graph; None if the code of a kernel is gone.
+
+    Raises:
+        ValueError: nobody has made such a plan.
+    """
     code = KEPT.load(kept.plan.kernels, kept.objects, cx)
     if code is None:
         return None
     constants = {name: table.tensor() for name, table in kept.constants}
+    check_plan(kept.plan, constants)
     recipes = {name: recipe.made() for name, recipe in kept.recipes}
     return launched(kept.plan, code, constants, recipes, cx, launcher, graph_name(cx, consumes), None)
 

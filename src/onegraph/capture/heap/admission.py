@@ -35,6 +35,7 @@ from onegraph.capture.heap.types import (  # noqa: F401  where the rules are dec
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.layout import hides_slots
 
 
 def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
@@ -50,5 +51,7 @@ def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
         return admit_opaque(world, real, source, guarded)
     if isinstance(real, type | enum.Enum | types.ModuleType):
         return constants.admit_identity(world, real, source, guarded)
+    if hides_slots(cls):
+        return admit_opaque(world, real, source, guarded)
     rule = rule_of(cls)
     return (rule if rule.admits_subclasses else RULES[object]).admit(world, real, source, guarded)

@@ -15,6 +15,7 @@ from typing import Any
 from onegraph.base.codec import Unkept
 from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode import decode
+from onegraph.capture.kept.checks import check_shape
 from onegraph.capture.resume.generator_steps import in_steps
 from onegraph.capture.resume.resume_function import resume_code
 from onegraph.capture.resume.resumed import Shape, resumed_by
@@ -95,7 +96,10 @@ class Codes:
     def resume_code(self, original: CodeType, shape: Shape, steps: bool) -> CodeType:
         bytecode = decode(original)
         stepped = in_steps(bytecode) if steps else None
-        return resume_code(bytecode if stepped is None else stepped.bytecode, shape)
+        if stepped is not None:
+            bytecode = stepped.bytecode
+        check_shape(bytecode, shape)
+        return resume_code(bytecode, shape)
 
     def _add(self, owner: Owner, code: CodeType) -> None:
         for found, path in within(code, ()):

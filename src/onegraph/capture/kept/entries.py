@@ -22,11 +22,12 @@ from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.capture.assumptions import Assumptions, Conditions
 from onegraph.capture.calls.libraries import is_library
-from onegraph.capture.captured import Capture, FrameStart
+from onegraph.capture.captured import FROM_DISK, GRAPH, Capture, FrameStart
 from onegraph.capture.graph.fallback import Fallback
 from onegraph.capture.graph.late_guards import Backwards
-from onegraph.capture.guards.guard import GuardSet
+from onegraph.capture.guards.guard import GuardSet, ShapeCondition
 from onegraph.capture.guards.source import Source, describe
+from onegraph.capture.kept.checks import MOST, check_continuation
 from onegraph.capture.kept.codes import Codes
 from onegraph.capture.kept.contents import NATIVE, content
 from onegraph.capture.kept.guards import places_of, read_guards, write_guard
@@ -42,6 +43,7 @@ OF_TORCH = frozenset({"aten", "prims", "prim", "mkldnn", "onednn"})
 FORMAT_NAME = "onegraph"  # whose hash tells processes apart in which sets have other orders
 NO_BACKWARDS = Backwards((), frozenset())
 #: Of a fallback, what is the same in each process.
+TOLD = (type(None), ev.GraphBroken)
 PARTS = ("grad_enabled", "grad_after", "repeatable", "written", "random", "opening", "settings", "outputs")
 
 
@@ -125,6 +127,33 @@ def check_operators(module: torch.fx.GraphModule) -> None:
             known = isinstance(target, FunctionType) and is_library(target.__module__)
         if not known:
             raise Unkept(f"what {target} does, which is code of the program")
+
+
+def checked_parts(found: dict[str, Any], reader: Reader) -> tuple[list[Any], Continuation | None]:
+    """The constants of the residual code, and how it goes on.
+
+    Raises:
+        ValueError: a part is not what it is in each capture.
+    """
+    for name in ("body", "nonlocals", "effects"):
+        if type(found[name]) is not list or not all(type(line) is str for line in found[name]):
+            raise ValueError(f"{name} is no list of texts")
+    continuation = reader.values[found["continuation"]]
+    if continuation is not None:
+        if type(continuation) is not Continuation:
+            raise ValueError("there is no continuation")
+        check_continuation(continuation)
+    if type(found["levels"]) is not int or not 0 < found["levels"] < MOST:
+        raise ValueError("there are no such frames")
+    if type(reader.values[found["history"]]) is not Learnt or type(reader.values[found["broken"]]) not in TOLD:
+        raise ValueError("it is told of something else")
+    conditions = reader.values[found["conditions"]]
+    if type(conditions) is not tuple or not all(type(each) is ShapeCondition for each in conditions):
+        raise ValueError("there are no such conditions")
+    consts = reader.all(found["consts"])
+    if any(value is GRAPH for value in consts) and (found["fallback"] is None or found["made"] is None):
+        raise ValueError("there is no graph")
+    return consts, continuation
 
 
 def shifted(continuation: Continuation | None, sign: int) -> Continuation | None:
@@ -223,6 +252,7 @@ def capture_of(data: bytes, start: FrameStart, history: History, cx: Context) ->
     guards = GuardSet()
     for guard in every[facts:]:
         guards.add(guard)
+    consts, continuation = checked_parts(found, reader)
     number, text = found["symbols"]
     conditions = Conditions(reader.values[found["conditions"]], number, text)
     home = start.function.__globals__
@@ -230,8 +260,8 @@ def capture_of(data: bytes, start: FrameStart, history: History, cx: Context) ->
     fallback = None if found["fallback"] is None else fallback_of(reader, found["fallback"], history, cx)
     made = None if found["made"] is None else base64.b64decode(found["made"], validate=True)
     captured = Capture(
-        start.code, None, assumed, tuple(found["body"]), tuple(found["nonlocals"]), tuple(reader.all(found["consts"])),
-        shifted(reader.values[found["continuation"]], 1), found["levels"], tuple(found["effects"]),
+        start.code, None, assumed, tuple(found["body"]), tuple(found["nonlocals"]), tuple(consts),
+        shifted(continuation, 1), found["levels"], tuple(found["effects"]), FROM_DISK,
     )  # fmt: skip
     told: list[ev.Event] = [] if found["size"] is None else [ev.GraphCaptured(cx.frame, *found["size"])]
     broken = reader.values[found["broken"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -9,11 +10,13 @@ import torch
 
 from onegraph import _C
 from onegraph.base.codec import Unkept
+from onegraph.base.events import Location
 from onegraph.capture.guards.guard import Guard
 from onegraph.capture.guards.source import Const, Item, Source, TypeOf, base_of, written
 from onegraph.capture.guards.texts import anything
 from onegraph.capture.heap.class_facts import as_defined
 from onegraph.capture.heap.namespaces import AsBound
+from onegraph.capture.kept.checks import check_called
 from onegraph.capture.kept.contents import class_shape, content
 from onegraph.capture.kept.rows import Places, Reader, Row, Stale, Writer, checked
 from onegraph.capture.pyobject.contents import DELETED
@@ -65,7 +68,12 @@ def read_guards(reader: Reader, rows: list[Row]) -> list[Guard]:
 
 def _read(reader: Reader, kind: str, source: int, where: int, *fields: Any) -> Guard:
     place, location = reader.values[source], reader.values[where]
-    return Guard(place, kind, _READERS.get(kind, _arg)(reader, place, *fields), location)
+    if not isinstance(place, Source) or not isinstance(location, Location | None):
+        raise ValueError("a guard is on a source")
+    arg = _READERS.get(kind, _arg)(reader, place, *fields)
+    if not _CHECKS[kind](arg):
+        raise ValueError(f"a guard of kind {kind} has no such argument")
+    return Guard(place, kind, arg, location)
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -165,6 +173,8 @@ def _in_memory(reader: Reader, place: Source, *fields: int) -> Any:
 
 def _defined(reader: Reader, place: Any, shape: str) -> Any:
     cls = place.value
+    if not isinstance(cls, type):
+        raise ValueError("there is no class")
     if class_shape(cls) != shape:
         raise Stale(f"the class {cls.__qualname__} is another")
     return as_defined(cls)
@@ -180,3 +190,37 @@ def _bound(reader: Reader, place: Any, *parts: str) -> AsBound:
 
 
 _READERS: dict[str, Any] = {"tensor": _spec, "memory": _in_memory, "class": _defined, "names": _bound}
+
+
+def _is_called(arg: Any) -> bool:
+    check_called(arg)
+    return True
+
+
+def _are_sources(arg: Any) -> bool:
+    return type(arg) is tuple and all(isinstance(each, Source) for each in arg)
+
+
+def _is_anything(arg: Any) -> bool:
+    return True
+
+
+#: What the argument of a guard is. (C looks at some of it, too.)
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "type": lambda arg: isinstance(arg, type),
+    "is": _is_anything,
+    "equal": _is_anything,
+    "length": lambda arg: type(arg) is int,
+    "keys": lambda arg: type(arg) is tuple,
+    "has": _is_anything,
+    "lacks": _is_anything,
+    "lacks_attr": lambda arg: type(arg) is str,
+    "tensor": _is_anything,
+    "same": lambda arg: isinstance(arg, Source),
+    "different": _are_sources,
+    "check": _is_called,
+    "together": lambda arg: type(arg) is tuple and len(arg) == 2 and _are_sources(arg[0]) and _is_called(arg[1]),
+    "memory": _is_anything,
+    "class": _is_anything,
+    "names": _is_anything,
+}

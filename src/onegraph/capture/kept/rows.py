@@ -13,10 +13,10 @@ from __future__ import annotations
 import base64
 import dataclasses
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -27,8 +27,9 @@ from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.captured import GRAPH, FrameStart
 from onegraph.capture.guards.predicates import Portable
 from onegraph.capture.guards.recompiling import MISSING, value_at
-from onegraph.capture.guards.source import Const, Globals, Source, describe
+from onegraph.capture.guards.source import Const, Globals, Source, Through, describe
 from onegraph.capture.interp.tracebacks import StandIn, stands_for
+from onegraph.capture.kept.checks import check_called, import_own, made_class, portable_class
 from onegraph.capture.kept.codes import Codes, Owner
 from onegraph.capture.kept.contents import NATIVE, content
 from onegraph.capture.pyobject.contents import DELETED
@@ -147,7 +148,7 @@ def check_named(module: str, path: str, wanted: str) -> None:
         Stale: it is another, or not there.
     """
     try:
-        importlib.import_module(module)
+        import_module(module)
         found = named(module, path)
     except (LookupError, ImportError) as error:
         raise Stale(str(error)) from None
@@ -335,39 +336,31 @@ _WRITERS: dict[type, Callable[[Writer, Any], Row]] = {
 
 
 def _made(reader: Reader, path: str, *fields: int) -> Any:
-    cls = _class_of(path)
-    if not dataclasses.is_dataclass(cls):
-        raise Stale(f"{path} is no dataclass")
-    made: Any = cls
-    return made(*reader.all(fields))
-
-
-def _object(reader: Reader, path: str, *parts: int) -> Any:
-    cls = _class_of(path)
-    if not issubclass(cls, Portable):
-        raise Stale(f"{path} is no function of guards")
-    made = object.__new__(cls)
-    values = reader.all(parts)
-    for name, value in zip(values[::2], values[1::2], strict=True):
-        object.__setattr__(made, name, value)
+    cls, checks = made_class(path)
+    values = reader.all(fields)
+    for (name, is_right), value in zip(checks, values, strict=True):
+        if not is_right(value):
+            raise ValueError(f"{cls.__qualname__} has no such {name}")
+    made = cls(*values)
+    if cls is Through:
+        check_called(made.function)
     return made
 
 
-@functools.cache
-def _class_of(path: str) -> Any:
-    module, _, name = path.partition(":")
-    if not module.startswith(OWN):
-        raise Stale(f"{path} is no class of onegraph")
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+def _object(reader: Reader, path: str, *parts: int) -> Any:
+    made = object.__new__(portable_class(path))
+    values = reader.all(parts)
+    for name, value in zip(values[::2], values[1::2], strict=True):
+        object.__setattr__(made, name, value)
+    check_called(made)
+    return made
 
 
 def _named(reader: Reader, module: str, path: str, wanted: str) -> Any:
+    import_own(module)
     try:
         found = named(module, path)
-    except (LookupError, ImportError) as error:
+    except LookupError as error:
         raise Stale(str(error)) from None
     return checked(found, wanted, f"{module}.{path}") if wanted else found
 
@@ -438,6 +431,13 @@ def _frame(reader: Reader, *fields: int) -> FrameType:
     return StandIn(code, moved(position, code.co_firstlineno), namespace, bound).frame()
 
 
+def _owner(reader: Reader, kind: str, function: int) -> Owner:
+    found = reader.values[function]
+    if found is not None and type(found) is not FunctionType:
+        raise ValueError("code is that of a function")
+    return Owner(kind, found)
+
+
 def _torch(reader: Reader, kind: str, name: str) -> Any:
     return _TORCH[kind](name)
 
@@ -478,7 +478,7 @@ _READERS: dict[str, Callable[..., Any]] = {
     "index": lambda reader, terms: Index(reader.values[terms]),
     "symbol": lambda reader, name, extent, signed: Symbol(name, reader.values[extent], signed),
     "operation": lambda reader, operation, a, b: Call(operation, reader.values[a], reader.values[b]),
-    "owner": lambda reader, kind, function: Owner(kind, reader.values[function]),
+    "owner": _owner,
     "code": lambda reader, owner, *path: reader.codes.code_at(reader.values[owner], path),
     "resuming": lambda reader, code, namespace: function_of(reader.values[code], reader.values[namespace]),
     "resume": lambda reader, *fields: reader.codes.resume_code(*reader.all(fields)),

@@ -7,17 +7,11 @@ into a place that is free, or has an entry that did not hold.
 from __future__ import annotations
 
 import dataclasses
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import field, replace
-from functools import cache, partial
-from hashlib import blake2b
+from functools import partial
 from types import CellType
 from typing import Any
-
-import numpy
-import torch
 
 from onegraph.base import events as ev
 from onegraph.base.codec import Unkept
@@ -30,6 +24,7 @@ from onegraph.capture.captured import Capture, FrameStart
 from onegraph.capture.directives.function_marks import SAID
 from onegraph.capture.kept.contents import code_digest
 from onegraph.capture.kept.entries import capture_of, entry_of, with_made
+from onegraph.capture.kept.installed import versions
 from onegraph.capture.kept.rows import Stale
 from onegraph.capture.pyobject.contents import cell_value
 from onegraph.capture.replacement import Translated, replacement
@@ -42,8 +37,6 @@ ASIDE = frozenset({
     "perf_map", "recompile_limit", "accumulated_recompile_limit", "fail_on_recompile_limit_hit", "error_on_recompile",
     "share_versions", "disable", "backend",
 })  # fmt: skip
-#: Where torch has the functions that programs run.
-_TORCH = ". nn nn/modules nn/utils optim utils autograd amp func fft linalg distributions _refs _refs/nn _decomp _prims"
 
 
 class Unfit(Stale):
@@ -171,11 +164,11 @@ def shelf_of(
     config = cx.config
     if keeping is None or not config.cache_captures or shows_all(config):
         return None
-    disk = cache_of(config, "captures")
-    if disk is None:
+    disk, installed = cache_of(config, "captures"), versions(config)
+    if disk is None or installed is None:
         return None
     frame = frame_name(start, fullgraph, dynamic)
-    key = digest_of("\0".join((versions(), keeping.identity(config), f"{settings_of(config)}", frame)).encode()).hex()
+    key = digest_of("\0".join((installed, keeping.identity(config), f"{settings_of(config)}", frame)).encode()).hex()
     return Shelf(disk, key, frame, keeping.reload, forget, max(SLOTS, config.recompile_limit))
 
 
@@ -205,38 +198,3 @@ def settings_of(config: Config) -> dict[str, str]:
     """The settings that a capture, or what is compiled of it, may depend on."""
     names = (each.name for each in dataclasses.fields(config))
     return {name: str(getattr(config, name)) for name in names if name not in ASIDE}
-
-
-@cache
-def versions() -> str:
-    """What a capture depends on besides the program: this package, Python and torch. (Names of entries say more of
-    this package, see `base.disk_cache`.)"""
-    home = os.path.dirname(sys.modules["onegraph"].__file__ or "")
-    own = stamp(home, (path for layer in (".", "capture", "autograd") for path in folders(home, layer)))
-    of_torch = stamp(os.path.dirname(torch.__file__), _TORCH.split())
-    return f"{own} {sys.version} {sys.flags} {torch.__version__} {of_torch} {numpy.__version__}"
-
-
-def folders(home: str, layer: str) -> Iterator[str]:
-    """The folder of a layer, and those in it."""
-    if layer == ".":
-        yield layer
-        return
-    for folder, _, _ in sorted(os.walk(os.path.join(home, layer))):
-        yield os.path.relpath(folder, home)
-
-
-def stamp(home: str, names: Iterable[str]) -> str:
-    """The sources in these folders, by their sizes and times."""
-    digest = blake2b(digest_size=16)
-    for name in names:
-        path = os.path.join(home, name)
-        if os.path.isdir(path) and not path.endswith("__pycache__"):
-            with os.scandir(path) as entries:
-                found = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in entries if is_source(e))
-            digest.update(f"{name} {found}".encode())
-    return digest.hexdigest()
-
-
-def is_source(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith((".py", ".so"))

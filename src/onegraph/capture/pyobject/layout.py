@@ -16,11 +16,13 @@ from typing import Any
 
 from onegraph import _C
 from onegraph.base.dataclass import dataclass
-from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
+from onegraph.capture.pyobject.exact_types import defines, dict_of, isinstance, mro_of, once_for_each_class
 
 HEAP_TYPE = 1 << 9
 #: The interpreter keeps the attributes of the instances, as a dictionary or without one.
 MANAGED_DICT = 1 << 4
+#: What stands among `__slots__` and is none.
+NO_SLOTS = frozenset({"__dict__", "__weakref__"})
 
 
 def slots_of(cls: type) -> tuple[tuple[str, MemberDescriptorType], ...]:
@@ -52,6 +54,20 @@ def places_of_slots(cls: type) -> tuple[tuple[int, str], ...]:
         for name, member in vars(kind).items()
         if type(member) is MemberDescriptorType
     )
+
+
+@once_for_each_class
+def hides_slots(cls: type) -> bool:
+    """Whether instances have a slot that no class has under its name: a descriptor of the program may stand in its
+    place, and keep what it is given there."""
+    for kind in mro_of(cls):
+        names = dict_of(kind).get("__slots__", ())
+        for name in (names,) if type(names) is str else names if type(names) in (tuple, list, dict) else ():
+            private = name.startswith("__") and not name.endswith("__")
+            own = f"_{kind.__name__.lstrip('_')}{name}" if private else name
+            if name not in NO_SLOTS and type(dict_of(kind).get(own)) is not MemberDescriptorType:
+                return True
+    return False
 
 
 @once_for_each_class

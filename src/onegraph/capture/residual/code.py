@@ -5,12 +5,20 @@ from __future__ import annotations
 import linecache
 from collections.abc import Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS
+from opcode import opmap
 from types import CodeType
 from typing import Any
 
 from onegraph.base.gone import when_gone
 
+#: Instructions for names that the program may give to something else.
+OF_GLOBALS = frozenset(opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME", "STORE_GLOBAL"))
 _SERIAL = iter(range(1, 1 << 62))
+
+
+def knows_globals(code: CodeType) -> bool:
+    """Whether code knows more than its variables and constants: residual code does not."""
+    return not OF_GLOBALS.isdisjoint(code.co_code[::2])
 
 
 def argument_names(code: CodeType) -> list[str]:

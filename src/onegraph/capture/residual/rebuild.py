@@ -136,7 +136,7 @@ class Rebuild:
             case CellOf(base):
                 return self._loaded(f"{self.source(base)}.cell_contents")
             case TypeOf(base):
-                return self._loaded(f"type({self.source(base)})")
+                return self._loaded(f"{self.const(type)}({self.source(base)})")
             case Through(base, function):
                 return self._loaded(f"{self.const(function)}({self.source(base)})")
             case Drawn():

@@ -14,6 +14,7 @@ from onegraph.compiler.kernel_facts import library_bytes, library_flops
 from onegraph.compiler.kernels import operands, size_symbols
 from onegraph.compiler.memory.liveness import lifetimes
 from onegraph.compiler.memory.reuse import NO_WORKSPACE, moves_nothing, overwritten, owned_after, size_of, workspace
+from onegraph.compiler.plan_bounds import PAGE
 from onegraph.ir.index import Call, Index, Symbol
 from onegraph.ir.loop import Argument, BufferArgument, Extern, Kernel, Program, Step, View, reads, writes
 from onegraph.ir.plan import (
@@ -37,7 +38,6 @@ from onegraph.ir.plan import (
 from onegraph.ir.types import U8, TensorType, contiguous_strides, strides_of_new
 
 WORKSPACE = "workspace"
-PAGE = 4096  # bytes: what is no larger is not worth giving back
 SOON = 24  # steps for which dead memory waits to be used again
 LARGE = 1 << 20  # bytes: from here on a library is given memory for its result, which is had in large pages
 LASTING = 1 << 18  # bytes of the largest buffer in a workspace beside which memory is given back

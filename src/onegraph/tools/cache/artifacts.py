@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from onegraph.base.bundle import Artifact, Bundle, packed, texts_of, unpacked
 from onegraph.base.dataclass import dataclass
-from onegraph.base.disk_cache import KEY, KINDS, LARGEST, LOGGER, USED, DiskCache, cache_of
+from onegraph.base.disk_cache import KEY, KINDS, LARGEST, LOCAL, LOGGER, USED, DiskCache, cache_of
 from onegraph.base.errors import InvalidArgument
 from onegraph.capture.directives.hatches import beside
 from onegraph.compiler.made_with import check_facts, facts
@@ -27,6 +27,7 @@ from onegraph.tools.cache.entries import configured
 from onegraph.tools.cache.kinds import text_of
 
 MAGIC = b"onegraph artifacts 1\n"
+CARRIED = frozenset(KINDS) - LOCAL
 REFUSED = "onegraph does not load these cache artifacts: %s"
 
 
@@ -96,7 +97,7 @@ def load_cache_artifacts(serialized_artifacts: bytes) -> CacheInfo | None:
 
 def check(artifact: Artifact) -> None:
     """Raise ValueError unless this can be an entry of the cache."""
-    if artifact.kind not in KINDS or not KEY.fullmatch(artifact.key) or len(artifact.content) > LARGEST:
+    if artifact.kind not in CARRIED or not KEY.fullmatch(artifact.key) or len(artifact.content) > LARGEST:
         raise ValueError(f"{artifact.key!r} is no entry of a cache")
     try:
         text_of(artifact.kind, artifact.content)

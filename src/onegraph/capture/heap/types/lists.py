@@ -58,4 +58,5 @@ class Lists(TypeRule):
             added = list.__getitem__(shadow, slice(len(before), None))
             return [f"{rebuild.const(list.extend)}({target}, [{rebuild.values(added)}])"]
         rebuild.world.realize(shadow)
-        return [f"{rebuild.const(list.__setitem__)}({target}, slice(None), [{rebuild.values(self.members(shadow))}])"]
+        function, place = rebuild.const(list.__setitem__), rebuild.const(slice(None))
+        return [f"{function}({target}, {place}, [{rebuild.values(self.members(shadow))}])"]

@@ -16,7 +16,7 @@ from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque,
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defines, once_for_each_class, plain
-from onegraph.capture.pyobject.layout import HEAP_TYPE, filled_slots, instance_dict
+from onegraph.capture.pyobject.layout import HEAP_TYPE, filled_slots, hides_slots, instance_dict
 from onegraph.capture.pyobject.value_text import short
 
 #: How deep a container is searched for itself.
@@ -139,7 +139,13 @@ def with_attributes(rebuild: Rebuilding, value: Any, name: str) -> str:
 
 
 def fill_attributes(rebuild: Rebuilding, value: Any, name: str) -> None:
-    """Fill the instance dictionary, one by one: so it shares its keys with those of the other objects of the class."""
+    """Fill the instance dictionary, one by one: so it shares its keys with those of the other objects of the class.
+
+    Raises:
+        GraphBreak: there is more in the object than what its class shows.
+    """
+    if hides_slots(cls := type(value)):
+        raise GraphBreak(CANNOT_REBUILD, what=f"{cls.__module__}.{cls.__qualname__}")
     attributes = rebuild.world.attributes(value)
     if attributes:
         items = [(rebuild.value(key), rebuild.value(item)) for key, item in attributes.items()]

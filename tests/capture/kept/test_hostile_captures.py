@@ -1,0 +1,90 @@
+"""Entries of captures that somebody else has written, with the right checksum, are refused, and run nothing.
+
+Each turn is a process of its own: one that ends otherwise than it should is seen.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from capture.kept.children import in_child, listening
+from capture.kept.hostile_captures import DEEDS, MODULE, TRACE, closed, is_untouched, opened
+from capture.kept.test_processes import PROGRAMS
+
+import onegraph
+from onegraph.base.bundle import Artifact, Bundle, packed
+from onegraph.base.disk_cache import DIGEST, KEY, MAGIC, DiskCache
+from onegraph.compiler.made_with import facts
+from onegraph.tools.cache.artifacts import MAGIC as ARTIFACTS
+
+#: What it is done to: graph breaks with handlers, sizes that change, training.
+TRIED = ("graph breaks among handlers", "sizes that change", "training")
+
+
+def run(name: str, folder: Path, beside: Path) -> list[str]:
+    """What is said of captures; the results are eager's."""
+    torch.set_num_threads(1)
+    os.chdir(beside)
+    sys.path.append(str(beside))
+    said = listening()
+    options = {"verify": False, "cache_dir": folder, "smallest_recorded_graph": 0}
+    got = PROGRAMS[name](lambda target: onegraph.compile(target, options=options))
+    torch.testing.assert_close(got, PROGRAMS[name](lambda target: target))
+    assert MODULE not in sys.modules
+    return said
+
+
+def search(count: int, seed: int, root: Path) -> Counter[tuple[str, bool]]:
+    """Do so many things, each to an entry of a whole cache: what was done, and whether an entry was refused."""
+    chance, done = random.Random(seed), Counter[tuple[str, bool]]()
+    (root / f"{MODULE}.py").write_text(f"open({TRACE!r}, 'w').close()\nvalue = 1\n")
+    for name in TRIED:
+        PROGRAMS[name](
+            lambda target: onegraph.compile(target, options={"cache": False})
+        )  # imports what each child would
+        onegraph.reset()
+        in_child(run, name, root / name, root)
+    while done.total() < count:
+        name, deed = chance.choice(TRIED), chance.choice(DEEDS)
+        entry = chance.choice(sorted(path for path in (root / name / "captures").iterdir() if KEY.fullmatch(path.name)))
+        parts = opened(entry.read_bytes()[len(MAGIC) + DIGEST :])
+        if not deed(chance, parts):
+            continue
+        turn = root / "turn"
+        shutil.rmtree(turn, ignore_errors=True)
+        shutil.copytree(root / name, turn)
+        turn.chmod(0o700)
+        assert DiskCache(turn / "captures").store(entry.name, closed(parts))
+        said = in_child(run, name, turn, root)
+        assert is_untouched(root), (deed.__name__, done.total())
+        done[deed.__name__, "CaptureMissed" in said] += 1
+    return done
+
+
+@pytest.mark.parametrize(("count", "seed"), [(6, 3), pytest.param(1000, 4, marks=pytest.mark.slow)])
+def test_entries_that_somebody_else_has_written(count: int, seed: int, tmp_path: Path) -> None:
+    done = search(count, seed, tmp_path)
+    assert done.total() == count
+    if count == 1000:
+        assert {name for name, refused in done if refused} == {deed.__name__ for deed in DEEDS}
+        for name in ("foreign_row", "caller", "pointer", "guard", "constants", "compiled"):  # which cannot but be seen
+            assert done[name, False] == 0, (name, done)
+
+
+def test_files_of_artifacts_are_looked_at(tmp_path: Path) -> None:
+    """A capture in them is text at least; what it says is looked at when a frame asks for it."""
+
+    def load(content: bytes) -> bool:
+        onegraph.config.cache_dir = tmp_path
+        entries = Bundle({"made with": facts()}, (Artifact("captures", "0" * 32, content),))
+        return onegraph.load_cache_artifacts(packed(ARTIFACTS, entries)) is not None
+
+    for content in (b"", b"noise", closed({}), closed({"format": 1}), closed({"rows": "nested"})):
+        assert in_child(load, content) is False
