@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
@@ -34,7 +34,8 @@ POLL = 0.005
 class Cold:
     """One process: seconds of its first call, and how many processes it started in all its life.
 
-    `packing` of the seconds were spent on packing weights; `stages` are those of onegraph, if the script tells them.
+    `packing` of the seconds were spent on packing weights; `stages` are those of onegraph, if the script tells them;
+    `later` are the CPU-seconds of the same calls when they are made again.
     """
 
     wall: float
@@ -42,6 +43,7 @@ class Cold:
     children: int
     packing: float = 0.0
     stages: Mapping[str, float] = field(default_factory=dict)
+    later: Sequence[float] = ()
 
 
 def descendants(root: int) -> set[tuple[int, str]]:
@@ -95,7 +97,8 @@ def first_call(
         if process.returncode:
             raise FirstCallFailed(f"{contender}, {work}: {log.read_text()[-2000:]}")
     report = json.loads(output.splitlines()[-1])
-    return Cold(report["wall"], report["cpu"], len(seen), report.get("packing", 0.0), report.get("stages", {}))
+    told = {name: report[name] for name in ("packing", "stages", "later") if name in report}
+    return Cold(report["wall"], report["cpu"], len(seen), **told)
 
 
 def run(settings: Settings) -> Iterator[Result]:

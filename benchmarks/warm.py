@@ -2,7 +2,8 @@
 
 Importing torch, transformers and onegraph, and building the model, is not counted; but for `x + 1` the import of
 onegraph is. Each round is a process without caches and one with those that it left, of each contender in turn. The
-stock compiler has its precompiled header in any case, which it makes but once.
+stock compiler has its precompiled header in any case, which it makes but once. The note says what the same calls cost
+when they are made again: the rest is what the first ones cost more.
 """
 
 from __future__ import annotations
@@ -59,4 +60,8 @@ def note(program: Program, turn: str, runs: Sequence[Cold], failed: Sequence[str
         slowest = sorted(best.stages.items(), key=lambda stage: -stage[1])[:SLOWEST]  # each with those inside of it
         parts.append(f"{best.packing:.3f} s of onegraph's {best.cpu:.3f} pack weights")
         parts += [f"{stage} {seconds:.3f}" for stage, seconds in slowest]
+        if best.later:
+            parts.append(
+                f"the second call, which packs weights, takes {best.later[0]:.3f}, later ones {min(best.later[1:]):.3f}"
+            )
     return f"{program.name}, {turn}: {', '.join(parts)}" if parts else ""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import torch  # noqa: F401  without which there is nothing to look at
 
@@ -35,6 +36,32 @@ print(json.dumps(report))
 """
 
 
+#: What makes captures, beside the stages that have no part in what is found.
+MAKING = (
+    "onegraph.backends", "onegraph.capture.breaks", "onegraph.capture.bytecode", "onegraph.capture.capture_frame",
+    "onegraph.capture.heap.world", "onegraph.capture.interp.machine", "onegraph.capture.policy",
+    "onegraph.capture.symbolic.shapes", "onegraph.capture.tracer", "onegraph.capture.translate",
+    "onegraph.compiler.lower.lowerer", "onegraph.compiler.pipeline", "onegraph.compiler.schedule",
+    "onegraph.torchlib.fake", "onegraph.torchlib.layouts",
+)  # fmt: skip
+FOUND = """
+import json, sys
+import torch
+import onegraph
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+    def forward(self, x):
+        sys.getrecursionlimit()
+        return self.layer(x).relu() if isinstance(x, torch.Tensor) else x
+f = onegraph.compile(Model())
+with torch.no_grad():
+    f(torch.ones(3, 4))
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
 @cache
 def report() -> list[list[str]]:
     """The modules beside those of torch: behind the import, behind `compile`, behind the first call."""
@@ -58,3 +85,15 @@ def test_the_first_call_brings_what_it_needs() -> None:
     assert not [name for name in report()[2] if name.startswith(("torch._dynamo", "torch._inductor", "torch._decomp"))]
     assert "onegraph.capture.translate" in report()[2]
     assert len(report()[2]) < 560
+
+
+def test_a_call_that_is_found_on_disk_brings_nothing_that_makes_captures(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(FOUND)
+    env = {**os.environ, "ONEGRAPH_VERIFY": "0", "ONEGRAPH_CACHE_DIR": str(tmp_path / "cache")}
+    for found in (False, True):
+        done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        modules: list[str] = json.loads(done.stdout)
+        made = [name for name in modules if any(name == each or name.startswith(f"{each}.") for each in MAKING)]
+        assert bool(made) is not found, made

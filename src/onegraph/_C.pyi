@@ -325,7 +325,11 @@ class KeptForEach:
     """Called as a Kept, of which it has one for each first tensor that is there."""
 
     def __new__(
-        cls, make: Callable[..., Any], itemsizes: tuple[int, ...], check: Literal["digest", "watch", "version"]
+        cls,
+        make: Callable[..., Any],
+        itemsizes: tuple[int, ...],
+        check: Literal["digest", "watch", "version"],
+        once: Callable[..., Any] | None = None,
     ) -> KeptForEach: ...
     def __call__(self, *tensors: Any) -> Any: ...
     @property

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from onegraph.autograd.callable import compiled_alone, compiled_pair
-from onegraph.autograd.function import Backward
 from onegraph.autograd.kept_calls import CODEC, KeptAlone, KeptEager, KeptInference, KeptOther, KeptPair, run_eagerly
 from onegraph.autograd.runtime import Run, bind
 from onegraph.base import events as ev
@@ -18,13 +16,20 @@ from onegraph.base.codec import Unkept
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
+from onegraph.base.late import late_module
 from onegraph.compiler import kept_graphs
 from onegraph.compiler.cpu_code import KEPT
 from onegraph.torchlib.state import enter_inference, exit_inference
 
 if TYPE_CHECKING:
+    from onegraph.autograd.callable import compiled_alone, compiled_pair
+    from onegraph.autograd.function import Backward
     from onegraph.autograd.graphs import OtherBackward
     from onegraph.compiler.pipeline import NativeGraph
+else:  # for graphs that record gradients
+    compiled_alone = late_module("onegraph.autograd.callable").compiled_alone
+    compiled_pair = late_module("onegraph.autograd.callable").compiled_pair
+    Backward = late_module("onegraph.autograd.function").Backward
 
 PART_MISSING = "its graph has functions in it (torch.cond ...), large constants, or kernels that are not on disk"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import torch
 from torch import Tensor
@@ -23,8 +23,13 @@ from onegraph.autograd.spec import (
     Tangent,
     base_of,
 )
-from onegraph.torchlib.primals import set_version
+from onegraph.base.late import late_module
 from onegraph.torchlib.private import foreach_copy_, increment_version
+
+if TYPE_CHECKING:
+    from onegraph.torchlib.primals import set_version
+else:
+    set_version = late_module("onegraph.torchlib.primals").set_version
 
 Run = Callable[..., Sequence[Any]]
 Numbers = Sequence[int | Computed]

@@ -24,6 +24,8 @@ from onegraph.base.dataclass import dataclass
 #: What is encoded; checkers of types cannot say "or a dataclass of the list".
 Value: TypeAlias = Any
 Json: TypeAlias = Any
+#: What JSON has a word for.
+_AS_IT_IS = frozenset({type(None), bool, int, str})
 
 
 class Unkept(Exception):
@@ -98,7 +100,7 @@ class Codec:
 
     def _value(self, found: Json) -> Value:
         if type(found) is list:
-            return tuple([self._value(item) for item in found])
+            return tuple([item if type(item) in _AS_IT_IS else self._value(item) for item in found])
         if type(found) is dict:
             ((name, content),) = found.items()
             return self._made[name](content)
@@ -117,7 +119,7 @@ class Codec:
         def make(content: Any) -> object:
             if type(content) is not list or len(content) != count:
                 raise ValueError(f"{cls.__name__} has {count} fields, and others are given")
-            values = [self._value(item) for item in content]
+            values = [item if type(item) in _AS_IT_IS else self._value(item) for item in content]
             for (name, is_right), value in zip(_checks(cls), values, strict=True):
                 if not is_right(value):
                     raise ValueError(f"{cls.__name__} has no such {name}")

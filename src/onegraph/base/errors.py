@@ -18,6 +18,8 @@ class InvalidArgument(OnegraphError, TypeError, ValueError):
 
 #: What is logged where a frame cannot be compiled for want of memory: that is no defect.
 NO_MEMORY = "there is no memory to compile %s, which runs eagerly: %s"
+#: How the error of a graph begins that was not made for such sizes: the call then runs as it was written.
+UNEXPECTED = "a size that depends on data is not what the graph is made for"
 
 
 class BackendError(OnegraphError):

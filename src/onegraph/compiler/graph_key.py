@@ -12,6 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from onegraph.base.config import Config
+from onegraph.compiler.kept_parts import contents
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower.registry import LOWERINGS
 from onegraph.compiler.target import Target
@@ -80,12 +81,6 @@ def _digest(tensor: torch.Tensor) -> str:
     if tensor.is_conj() or tensor.is_neg() or tensor.is_quantized:
         raise Undescribed("a constant that is more than its elements")
     return f"{tensor.dtype} {tuple(tensor.shape)} {tensor.stride()} {blake2b(contents(tensor)).hexdigest()}"
-
-
-def contents(tensor: torch.Tensor) -> bytes:
-    """The bytes of the elements, in their order."""
-    flat = torch.empty(tensor.numel(), dtype=tensor.dtype).copy_(tensor.detach().flatten())  # of one element, too
-    return bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""
 
 
 def _text(value: Any, numbers: Mapping[Node, int]) -> str:

@@ -15,10 +15,10 @@ from onegraph.base.codec import Codec, Named
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.cpu_code import KEPT
-from onegraph.compiler.kept_plans import LARGEST_TABLE, PLAN_CLASSES, Table
+from onegraph.compiler.kept_parts import LARGEST_TABLE, PLAN_CLASSES, Table
 from onegraph.compiler.launched import graph_name, launched
-from onegraph.compiler.library.convolution import Window
 from onegraph.compiler.library.recipe import Recipe
+from onegraph.compiler.library.window import Window
 from onegraph.compiler.plan_bounds import check_plan
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.ir.plan import ExecPlan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import GraphModule, Node
@@ -18,18 +18,17 @@ from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, cache_of, key_of
 from onegraph.base.events import DiskSearched
-from onegraph.compiler.graph_key import Undescribed, attribute, contents, graph_text
+from onegraph.compiler.graph_key import Undescribed, attribute, graph_text
 from onegraph.compiler.kept_check import check_read_plan
+from onegraph.compiler.kept_parts import LARGEST_TABLE, PLAN_CLASSES, Table
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower.left import Left
 from onegraph.compiler.target import Code, Target
-from onegraph.ir import loop, plan
+from onegraph.ir import plan
 from onegraph.ir.types import DType, dtype_named
 
 if TYPE_CHECKING:
     from onegraph.compiler.lower.graph import Lowered
-
-LARGEST_TABLE = 1 << 16  # bytes of what a lowering has made
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +36,6 @@ class OfGraph:
     """The constant of the node of that number: the names of constants are not in the text of a graph."""
 
     node: int
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A tensor that a lowering has made."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    elements: bytes
-
-    @staticmethod
-    def of(tensor: torch.Tensor) -> Table:
-        return Table(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), contents(tensor))
-
-    def tensor(self) -> torch.Tensor:
-        dtype: Any = getattr(torch, self.dtype)
-        if not self.elements:
-            return torch.empty(self.shape, dtype=dtype)
-        return torch.frombuffer(bytearray(self.elements), dtype=dtype).reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +71,6 @@ class KeptPlan:
         return constants, recipes
 
 
-PLAN_CLASSES = (
-    loop.Named, plan.ExecPlan, plan.KernelInfo, plan.Register, plan.Slot, plan.Compute, plan.Alloc, plan.ViewOf,
-    plan.Pointer, plan.Launch, plan.ExternCall, plan.Free, plan.Return,
-)  # fmt: skip
 _CODEC = Codec(
     KeptPlan, OfGraph, Table, Left, *PLAN_CLASSES,
     named={DType: Named(lambda dtype: dtype.name, dtype_named)},

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from onegraph.base.dataclass import dataclass
+from onegraph.base.errors import UNEXPECTED
 from onegraph.ir.index import ONE, ZERO, Atom, Call, Index, Symbol, is_not_negative
 from onegraph.torchlib.size_expression import COMPARE, LARGEST, Computed, Condition
 from onegraph.torchlib.size_node import SizeNode
@@ -20,7 +21,6 @@ from onegraph.torchlib.small_sizes import SMALL, SmallSizes
 
 #: In the `meta` of nodes: the sizes of data that the operator makes, in their order.
 BORN = "born"
-UNEXPECTED = "a size that depends on data is not what the graph is made for"
 #: What a size is taken for: more than what programs ask for by number; and an integer: no more than sizes are.
 SOME_SIZE, SOME_NUMBER = 1009, 2
 NOTHING = frozenset({0})

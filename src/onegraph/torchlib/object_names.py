@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import types
@@ -11,6 +12,8 @@ from typing import Any
 from onegraph.torchlib.private import HOMES_OF_FUNCTIONS
 
 OWN = "onegraph"
+#: Exactly these say their names without running code of the program.
+_SAYING = (FunctionType, functools._lru_cache_wrapper)
 LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"} - {"builtins", "types"}
 #: Native classes that no module has under their own names.
 _OF_TYPES = {id(kind): name for name, kind in vars(types).items() if isinstance(kind, type)}
@@ -65,7 +68,7 @@ def _own(value: Any, name: str) -> Any:
     """What a function, or a native object, says of itself; a class of the program is not asked."""
     kind = type(value)
     home = str(kind.__module__).partition(".")[0]
-    if kind is not FunctionType and kind.__flags__ & 1 << 9 and home not in (OWN, "torch"):
+    if kind not in _SAYING and kind.__flags__ & 1 << 9 and home not in (OWN, "torch"):
         return None
     return getattr(value, name, None)
 

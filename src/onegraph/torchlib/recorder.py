@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
+from onegraph.base.errors import UNEXPECTED
 from onegraph.ir.index import Call, Index, Symbol
 from onegraph.torchlib import private
 from onegraph.torchlib.aten import is_composite, leaves, map_leaves
-from onegraph.torchlib.data_sizes import BORN, UNEXPECTED, Birth
+from onegraph.torchlib.data_sizes import BORN, Birth
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.foreach import over_each
 from onegraph.torchlib.private import TorchDispatchMode

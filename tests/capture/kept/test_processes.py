@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import os
 from collections import OrderedDict
@@ -206,6 +207,25 @@ def rooted(run: Callable[..., Any]) -> Any:
     return [function(torch.ones(n)) for n in (16, 25, 36)]
 
 
+MESSAGES = logging.getLogger("of a test of captures")
+
+
+@functools.cache
+def warned_once(logger: logging.Logger, text: str) -> None:
+    logger.warning(text)
+
+
+def advising(x: torch.Tensor) -> torch.Tensor:
+    warned_once(MESSAGES, "this is slow")
+    return x * 2
+
+
+def advised(run: Callable[..., Any]) -> Any:
+    """The message was given before."""
+    warned_once(MESSAGES, "this is slow")
+    return run(advising)(torch.ones(3))
+
+
 def plainly(function: Callable[..., Any]) -> Program:
     return lambda run: run(function)(torch.linspace(-1, 1, 6))
 
@@ -230,6 +250,7 @@ PROGRAMS: dict[str, Program] = {
     "NumPy": plainly(lambda x: torch.from_numpy(numpy.sin(x.numpy())) + 1),
     "one compiled function in another": nested,
     "sizes that Python computes": rooted,
+    "a message that was given": advised,
 }
 
 
@@ -253,6 +274,18 @@ def test_a_second_process_captures_nothing(name: str, tmp_path: Path) -> None:
     for _ in range(2):
         right, said = in_child(outcome, PROGRAMS[name], tmp_path)
         assert right is True and "CaptureLoaded" in said and "CaptureKept" not in said, (right, said)
+
+
+def messages(given_before: bool, folder: Path) -> list[str]:
+    given: list[str] = []
+    MESSAGES.addFilter(lambda record: given.append(record.getMessage()) or True)  # type: ignore[func-returns-value]
+    outcome(advised if given_before else plainly(advising), folder)
+    return given
+
+
+def test_a_message_is_given_once_in_each_process(tmp_path: Path) -> None:
+    for given_before in (True, False, False, True):
+        assert in_child(messages, given_before, tmp_path) == ["this is slow"]
 
 
 def counted(program: Program, folder: Path) -> dict[str, dict[str, int]]:

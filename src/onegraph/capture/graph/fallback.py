@@ -14,9 +14,8 @@ import torch
 from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
-from onegraph.base.errors import BackendError
+from onegraph.base.errors import UNEXPECTED, BackendError
 from onegraph.base.events import GraphFailed
-from onegraph.torchlib.data_sizes import UNEXPECTED
 from onegraph.torchlib.private import DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.settings import Setting
 from onegraph.torchlib.state import GlobalState, saves_through_hooks

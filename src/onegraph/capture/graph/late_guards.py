@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from onegraph.base.dataclass import dataclass
+from onegraph.base.late import late_module
 from onegraph.capture.guards.guard import Guard, GuardSet
 from onegraph.capture.guards.program import assemble
 from onegraph.capture.guards.source import Arg, FreeCell, Item, Source, base_of, root_of
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.torchlib.custom_function import applied_in
 
 if TYPE_CHECKING:
     from onegraph.capture.heap.world import World
+    from onegraph.torchlib.custom_function import applied_in
+else:
+    applied_in = late_module("onegraph.torchlib.custom_function").applied_in
 
 
 class Noted(dict[Any, Any]):

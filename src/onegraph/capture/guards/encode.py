@@ -16,9 +16,23 @@ from onegraph import _C
 
 Instruction = tuple[Any, ...]
 
+Layout = tuple[int, int, str, tuple[tuple[int, str], ...], tuple[int, str] | None]
+
 OPS = {name: (number, operands, runs_code) for number, (name, operands, runs_code) in enumerate(_C.GUARD_OPS)}
+
+
+def layout_of(number: int, operands: str) -> Layout:
+    """Of an instruction: its number, the length of its tuple, of which kind the register is that it writes, and where
+    the tuple has the registers that it reads, and the number or constant that it has; each with its kind."""
+    places = list(enumerate(operands, 1))
+    other = next((each for each in places if each[1] not in "desi"), None)
+    reads = tuple(each for each in places if each[1] in "si")
+    return number, 1 + len(operands), operands[:1] if operands[:1] in ("d", "e") else "", reads, other
+
+
+LAYOUTS = {name: layout_of(number, operands) for name, (number, operands, _) in OPS.items() if name != "END"}
 #: `GuardInstruction` of csrc/onegraph.h.
-WORDS = struct.Struct("=BBHHHq")
+WORDS = "BBHHHq"
 MOST_REGISTERS = 65_535
 CONSTANTS: dict[str, type] = {
     "k": object,
@@ -47,13 +61,13 @@ def encode(instructions: Sequence[Instruction], consts: Sequence[Any] = ()) -> _
     for at, instruction in enumerate(instructions):
         encoding.add(at, instruction)
     owned = encoding.owned(instructions)
-    words = [
-        WORDS.pack(row[0], at in owned, *row[1:])
-        for at, row in enumerate([*encoding.rows, (OPS["END"][0], 0, 0, 0, 0)])
-    ]
+    words: list[int] = []
+    for at, row in enumerate([*encoding.rows, (OPS["END"][0], 0, 0, 0, 0)]):
+        words += (row[0], at in owned, *row[1:])
     registers = array("H", [encoding.rows[at][1] for at in sorted(owned)])
     counts = tuple(max(used, default=-1) + 1 for used in (encoding.objects, encoding.integers))
-    return _C.GuardProgram(b"".join(words), registers.tobytes(), tuple(consts), counts)
+    packed = struct.pack("=" + WORDS * (len(encoding.rows) + 1), *words)
+    return _C.GuardProgram(packed, registers.tobytes(), tuple(consts), counts)
 
 
 class Encoding:
@@ -69,37 +83,34 @@ class Encoding:
         self.integers: dict[int, int] = {}
 
     def add(self, at: int, instruction: Instruction) -> None:
-        name, *operands = instruction
-        if name not in OPS or name == "END":
-            raise wrong(at, instruction, f"a known name is expected, not {name!r}")
-        number, kinds, _ = OPS[name]
-        if len(operands) != len(kinds):
+        layout = LAYOUTS.get(instruction[0])
+        if layout is None:
+            raise wrong(at, instruction, f"a known name is expected, not {instruction[0]!r}")
+        number, length, target_kind, reads, other = layout
+        if len(instruction) != length:
             raise wrong(at, instruction, "another number of operands is expected")
-        reads, value = [0, 0], 0
-        places = iter((0, 1))
-        for kind, operand in zip(kinds, operands, strict=True):
-            match kind:
-                case "d" | "e":
-                    pass  # registers are written after the others are read
-                case "s":
-                    reads[next(places)] = self.read(at, instruction, self.objects, operand)
-                case "i":
-                    reads[next(places)] = self.read(at, instruction, self.integers, operand)
-                case "n" if not 0 <= operand < 2**31:
-                    raise wrong(at, instruction, f"a small number from 0 is expected, not {operand}")
-                case "v" if not -(2**63) <= operand < 2**63:
-                    raise wrong(at, instruction, f"a 64-bit number is expected, not {operand}")
-                case "n" | "v":
-                    value = operand
-                case _:
-                    value = self.constant(at, instruction, kind, operand)
+        read = [0, 0]
+        for nth, (place, kind) in enumerate(reads):
+            read[nth] = self.read(at, instruction, self.objects if kind == "s" else self.integers, instruction[place])
+        value = 0
+        if other is not None:
+            place, kind = other
+            value = instruction[place]
+            if kind == "n":
+                if not 0 <= value < 2**31:
+                    raise wrong(at, instruction, f"a small number from 0 is expected, not {value}")
+            elif kind == "v":
+                if not -(2**63) <= value < 2**63:
+                    raise wrong(at, instruction, f"a 64-bit number is expected, not {value}")
+            else:
+                value = self.constant(at, instruction, kind, value)
         target = 0
-        if kinds[:1] in ("d", "e"):
-            target, uses = operands[0], self.objects if kinds[0] == "d" else self.integers
+        if target_kind:  # registers are written after the others are read
+            target, uses = instruction[1], self.objects if target_kind == "d" else self.integers
             if not 0 <= target < MOST_REGISTERS or target in uses:
                 raise wrong(at, instruction, f"a register that is written once is expected, not {target!r}")
             uses[target] = at
-        self.rows.append((number, target, *reads, value))
+        self.rows.append((number, target, *read, value))
 
     def read(self, at: int, instruction: Instruction, uses: dict[int, int], register: int) -> int:
         if register not in uses:
@@ -112,28 +123,34 @@ class Encoding:
         if not 0 <= index < len(self.consts):
             raise wrong(at, instruction, f"the index of a constant is expected, not {index}")
         constant, expected = self.consts[index], CONSTANTS[kind]
-        if not issubclass(type(constant), expected):
+        if expected is not object and not issubclass(type(constant), expected):
             raise wrong(at, instruction, f"a constant of type {expected.__name__} is expected, not {constant!r}")
         if kind == "M" and not (constant and type(constant[0]) is _C.Memory):
             raise wrong(at, instruction, f"a tuple that begins with a Memory is expected, not {constant!r}")
-        for register in constant[1:] if kind == "M" else array("H", constant) if kind == "R" else ():
-            self.read(at, instruction, self.objects, register)
+        if kind in "MR":
+            for register in constant[1:] if kind == "M" else array("H", constant):
+                self.read(at, instruction, self.objects, register)
         return index
 
     def owned(self, instructions: Sequence[Instruction]) -> set[int]:
         """The instructions whose result must be kept alive: a new one, and what code might drop before its last use."""
         reads_in_python = _C.tensor_abi() == "python"
-        namespaces = {operands[0] for name, *operands in instructions if name in ("DICTOF", "GLOBALS")}
-        runners = [at for at, each in enumerate(instructions) if self.runs_code(each, namespaces, reads_in_python)]
+        namespaces = {each[1] for each in instructions if each[0] in ("DICTOF", "GLOBALS")}
+        depends = self.runs_code
+        runners = [
+            at
+            for at, each in enumerate(instructions)
+            if (runs := OPS[each[0]][2]) == 1 or (runs and depends(each, namespaces, reads_in_python))
+        ]
         #: For each instruction, the next one that runs code.
         following: list[int] = []
         for before, runner in pairwise([-1, *runners, len(instructions)]):
             following += [runner] * (runner - before)
         return {
             at
-            for at, (name, *operands) in enumerate(instructions)
-            if OPS[name][1].startswith("d")
-            and (name in MAKES or name not in KEPT and following[at + 1] <= self.objects[operands[0]])
+            for at, each in enumerate(instructions)
+            if LAYOUTS[each[0]][2] == "d"
+            and (each[0] in MAKES or (each[0] not in KEPT and following[at + 1] <= self.objects[each[1]]))
         }
 
     def runs_code(self, instruction: Instruction, namespaces: set[int], reads_in_python: bool) -> bool:

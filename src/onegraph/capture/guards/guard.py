@@ -8,7 +8,7 @@ a program is `onegraph.capture.guards.program`; the instructions of it are decla
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from itertools import compress
 from types import FunctionType
@@ -108,7 +108,7 @@ class OfType(GuardKind):
         return f"type({what}) is {type_text(guard.arg)}"
 
     def check(self, program: Program, guard: Guard, register: int) -> None:
-        if not passes_away(guard.arg):
+        if id(guard.arg) not in program.known:
             return super().check(program, guard, register)
         kind = program.new_register()
         program.emit(guard, "TYPE", kind, register)
@@ -376,6 +376,13 @@ class GuardSet:
 
     def __init__(self) -> None:
         self._guards: dict[object, Guard] = {}
+
+    @classmethod
+    def of(cls, guards: Iterable[Guard]) -> GuardSet:
+        """These, which are known not to repeat each other, and to which none is added."""
+        found = cls()
+        found._guards = dict(enumerate(guards))
+        return found
 
     def add(self, guard: Guard) -> None:
         key = (guard.source, guard.kind, guard.arg if guard.rule.several else None)

@@ -219,7 +219,7 @@ def assemble(
     facts: Sequence[Guard] = (),
 ) -> GuardProgram:
     """The program that checks `state` (the global state), the `facts`, all of `guards`, then the shape conditions."""
-    known = {each.identity: each for guard in (*facts, *guards) for each in guard.rule.known(guard)}
+    known = known_weakly([*facts, *guards])
     assembler = Assembler(frame_globals, known)
     if state is not None:
         assembler.emit(state, "STATE", assembler.const(state))
@@ -231,9 +231,10 @@ def assemble(
             relations.append(guard)
         else:
             assembler.pending.setdefault(guard.source, []).append(guard)
-    cheapest_first = list(KINDS)
+    cheapest_first = {kind: place for place, kind in enumerate(KINDS)}
     for checks in assembler.pending.values():
-        checks.sort(key=lambda guard: cheapest_first.index(guard.kind))
+        if len(checks) > 1:
+            checks.sort(key=lambda guard: cheapest_first[guard.kind])
     for source in [source for source in assembler.pending if source in assembler.registers]:  # loaded for the facts
         for guard in assembler.pending.pop(source):
             assembler.check(guard)
@@ -245,13 +246,30 @@ def assemble(
     for condition in conditions:
         assembler.condition(condition)
     native = encode(assembler.code, assembler.consts)
-    why = [explanation(reason) for reason in assembler.why] if known else assembler.why
+    why = explanations(assembler.why) if known else assembler.why
     return GuardProgram(native, tuple(why), partial(listing, assembler.code, why), tuple(known.values()))
 
 
-def explanation(why: Reason) -> Reason:
-    """A reason that does not hold what is known weakly."""
-    return why.rule.explanation(why) if isinstance(why, Guard) else why
+def known_weakly(guards: Sequence[Guard]) -> dict[int, Known]:
+    """What the guards must not keep alive, by identity. Many compare with the same class."""
+    found: dict[int, Known] = {}
+    asked: set[tuple[str, int]] = set()
+    for guard in guards:
+        about = guard.kind, id(guard.arg)
+        if about not in asked:
+            asked.add(about)
+            for each in guard.rule.known(guard):
+                found[each.identity] = each
+    return found
+
+
+def explanations(why: list[Reason]) -> list[Reason]:
+    """The reasons without what is known weakly; several instructions have the same one."""
+    found: dict[int, Reason] = {}
+    for reason in why:
+        if id(reason) not in found:
+            found[id(reason)] = reason.rule.explanation(reason) if isinstance(reason, Guard) else reason
+    return [found[id(reason)] for reason in why]
 
 
 def listing(code: list[tuple[Any, ...]], why: list[Reason]) -> str:

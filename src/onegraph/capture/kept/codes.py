@@ -10,15 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from inspect import CO_GENERATOR
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onegraph.base.codec import Unkept
 from onegraph.base.dataclass import dataclass
-from onegraph.capture.bytecode import decode
-from onegraph.capture.kept.checks import check_shape
-from onegraph.capture.resume.generator_steps import in_steps
-from onegraph.capture.resume.resume_function import resume_code
+from onegraph.base.late import late_module
 from onegraph.capture.resume.resumed import Shape, resumed_by
+
+if TYPE_CHECKING:
+    from onegraph.capture.bytecode import decode
+    from onegraph.capture.kept.break_checks import check_shape
+    from onegraph.capture.resume.generator_steps import in_steps
+    from onegraph.capture.resume.resume_function import resume_code
+else:  # frames without a graph break need none
+    check_shape = late_module("onegraph.capture.kept.break_checks").check_shape
+    decode = late_module("onegraph.capture.bytecode").decode
+    in_steps = late_module("onegraph.capture.resume.generator_steps").in_steps
+    resume_code = late_module("onegraph.capture.resume.resume_function").resume_code
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import dataclasses
 import decimal
 import enum
 import functools
+import logging
 import operator
 import re
 import types
@@ -186,6 +187,7 @@ _MAKERS: dict[type, Callable[[Any], str]] = {
     numpy.ufunc: lambda value: value.__name__,
     re.Pattern: lambda value: f"{value.pattern!r} {value.flags}",
     functools._lru_cache_wrapper: _cached,
+    logging.Logger: lambda value: repr(value.name),  # what it lets pass it decides in each call
     _C.disabled: lambda value: f"{content(value.__wrapped__)} {value.code is None}",
     _C.Region: lambda value: content(value.__wrapped__),
 }

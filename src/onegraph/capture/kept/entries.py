@@ -11,7 +11,7 @@ import json
 import zlib
 from dataclasses import replace
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +20,7 @@ from onegraph.base import events as ev
 from onegraph.base.codec import Unkept
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
+from onegraph.base.late import late_module
 from onegraph.capture.assumptions import Assumptions, Conditions
 from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.captured import FROM_DISK, GRAPH, Capture, FrameStart
@@ -27,15 +28,20 @@ from onegraph.capture.graph.fallback import Fallback
 from onegraph.capture.graph.late_guards import Backwards
 from onegraph.capture.guards.guard import GuardSet, ShapeCondition
 from onegraph.capture.guards.source import Source, describe
-from onegraph.capture.kept.checks import MOST, check_continuation
+from onegraph.capture.kept.checks import MOST
 from onegraph.capture.kept.codes import Codes
 from onegraph.capture.kept.contents import NATIVE, content
 from onegraph.capture.kept.guards import places_of, read_guards, write_guard
 from onegraph.capture.kept.rows import Reader, Stale, Writer, check_named, moved
-from onegraph.capture.resume.continuation import Continuation
 from onegraph.capture.symbolic.generator_states import SavedStates
 from onegraph.capture.symbolic.shape_policy import History, Learnt
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
+
+if TYPE_CHECKING:
+    from onegraph.capture.kept.break_checks import check_continuation
+    from onegraph.capture.resume.continuation import Continuation
+else:
+    check_continuation = late_module("onegraph.capture.kept.break_checks").check_continuation
 
 FORMAT = 1
 #: The namespaces of torch's own operators.
@@ -140,8 +146,6 @@ def checked_parts(found: dict[str, Any], reader: Reader) -> tuple[list[Any], Con
             raise ValueError(f"{name} is no list of texts")
     continuation = reader.values[found["continuation"]]
     if continuation is not None:
-        if type(continuation) is not Continuation:
-            raise ValueError("there is no continuation")
         check_continuation(continuation)
     if type(found["levels"]) is not int or not 0 < found["levels"] < MOST:
         raise ValueError("there are no such frames")
@@ -249,9 +253,7 @@ def capture_of(data: bytes, start: FrameStart, history: History, cx: Context) ->
     state = state_of(reader, *found["state"])
     rows, facts = found["guards"], found["facts"]
     every = read_guards(reader, rows)
-    guards = GuardSet()
-    for guard in every[facts:]:
-        guards.add(guard)
+    guards = GuardSet.of(every[facts:])
     consts, continuation = checked_parts(found, reader)
     number, text = found["symbols"]
     conditions = Conditions(reader.values[found["conditions"]], number, text)

@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onegraph import _C
 from onegraph.base.codec import Unkept
 from onegraph.base.dataclass import dataclass
+from onegraph.base.late import late_module
 from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.captured import GRAPH, FrameStart
 from onegraph.capture.guards.predicates import Portable
 from onegraph.capture.guards.recompiling import MISSING, value_at
 from onegraph.capture.guards.source import Const, Globals, Source, Through, describe
-from onegraph.capture.interp.tracebacks import StandIn, stands_for
 from onegraph.capture.kept.checks import check_called, import_own, made_class, portable_class
 from onegraph.capture.kept.codes import Codes, Owner
 from onegraph.capture.kept.contents import NATIVE, content
@@ -36,11 +36,18 @@ from onegraph.capture.pyobject.contents import DELETED
 from onegraph.capture.pyobject.exact_types import dict_of
 from onegraph.capture.pyobject.layout import instance_dict
 from onegraph.capture.pyobject.weakly_known import Known, referred
-from onegraph.capture.resume.resume_function import function_of
 from onegraph.capture.symbolic.shape_policy import History
 from onegraph.ir.index import Call, Index, Symbol
 from onegraph.torchlib.kept_graphs import OF_TORCH
 from onegraph.torchlib.object_names import name_of, named
+
+if TYPE_CHECKING:
+    from onegraph.capture.interp.tracebacks import StandIn, stands_for
+    from onegraph.capture.resume.resume_function import function_of
+else:
+    StandIn = late_module("onegraph.capture.interp.tracebacks").StandIn
+    stands_for = late_module("onegraph.capture.interp.tracebacks").stands_for
+    function_of = late_module("onegraph.capture.resume.resume_function").function_of
 
 Row = list[Any]
 OWN = "onegraph."
@@ -181,7 +188,7 @@ def _write(writer: Writer, value: Any) -> Row:
         parts = [(name, writer.mapping(held) if type(held) is dict else writer.add(held)) for name, held in state]
         return ["object", _class_path(kind), *[part for name, held in parts for part in (writer.add(name), held)]]
     if own and dataclasses.is_dataclass(kind):
-        fields = [getattr(value, field.name) for field in dataclasses.fields(kind)]
+        fields = [getattr(value, field.name) for field in dataclasses.fields(kind) if field.init]
         return ["made", _class_path(kind), *writer.add_all(fields)]
     return _object_row(writer, value)
 

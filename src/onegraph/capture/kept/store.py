@@ -19,6 +19,7 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, cache_of, key_of
+from onegraph.base.garbage_collector import COLLECTOR
 from onegraph.base.keeping import Keeping, Kept, Reload, digest_of
 from onegraph.capture.captured import Capture, FrameStart
 from onegraph.capture.directives.function_marks import SAID
@@ -57,6 +58,7 @@ class Shelf:
     free: list[int] = field(default_factory=list)
     stale: list[int] = field(default_factory=list)
 
+    @COLLECTOR.resting()
     def found(self, start: FrameStart, history: History, cx: Context) -> Translated | None:
         """The replacement by a capture on disk that holds for a call."""
         self.free.clear()

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import builtins
 import dis
-import functools
-import gc
 import logging
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from types import FunctionType
 from typing import Any
 
 import torch
 
-from onegraph import _C
-from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import CACHED_FUNCTION, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.directives.handlers import is_strict
-from onegraph.capture.guards.predicates import Predicate
+from onegraph.capture.guards.process_facts import MISSING, HasResult, Question, Wrapper
 from onegraph.capture.guards.source import Arg, Const, Source, Through
 from onegraph.capture.policy.python.messages import called_from
 from onegraph.capture.pyobject.contents import ATOMS, cell_value
@@ -35,68 +30,7 @@ from onegraph.capture.pyobject.exact_types import defined, isinstance
 from onegraph.capture.pyobject.special_methods import is_stateful
 from onegraph.torchlib.state import untraced
 
-MISSING = object()
 TUPLES = (tuple, torch.Size)
-Wrapper = functools._lru_cache_wrapper
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The arguments of a call, as the program's process has them."""
-
-    args: tuple[Any, ...]
-    kwargs: tuple[tuple[str, Any], ...]
-    #: The key, and the one that is equal to it that the cache has been found to have.
-    keys: list[Any] = field(default_factory=list, compare=False, repr=False)
-
-    def key(self, typed: bool) -> Any:
-        """What the cache knows the call by."""
-        key = self.args
-        if self.kwargs:
-            key += (KEYWORDS, *(part for item in self.kwargs for part in item))
-        if typed:
-            key += (*map(type, self.args), *(type(value) for _, value in self.kwargs))
-        return key[0] if len(key) == 1 and type(key[0]) in (int, str) else key
-
-    def __call__(self, function: Wrapper[Any]) -> Any:
-        """The result that the cache of the function has, or MISSING. The cache does not notice."""
-        if not self.keys:
-            self.keys.extend((self.key(function.cache_parameters()["typed"]), MISSING))
-        key, known = self.keys
-        found = _C.cached_result(function, key, known, MISSING)
-        return self._searched(function, key) if found is MISSING else found
-
-    def _searched(self, function: Wrapper[Any], key: Any) -> Any:
-        """The result, of a cache of limited size that has an equal key.
-
-        The cache is a dict of results or, if its size is limited, of links; an object's references are then those of
-        each link, to its key, the result and its type, before that to the dict. (No key is a dict.)
-        """
-        _, *held = gc.get_referents(function)
-        links = next(at for at in range(0, len(held), 3) if type(held[at]) is dict)
-        if key not in held[links]:
-            return MISSING
-        results = zip(held[:links:3], held[1:links:3], strict=True)
-        self.keys[1], result = next(((other, result) for other, result in results if other == key), (MISSING, MISSING))
-        return result
-
-    @property
-    def __name__(self) -> str:
-        return "what is cached by "
-
-
-@dataclass(frozen=True, slots=True)
-class HasResult(Predicate):
-    """The cache of a function has the result of a call."""
-
-    question: Question
-
-    def __call__(self, function: Wrapper[Any]) -> bool:
-        return self.question(function) is not MISSING
-
-    def text(self, *what: str) -> str:
-        given = (*map(repr, self.question.args), *(f"{name}={value!r}" for name, value in self.question.kwargs))
-        return f"{what[0]}({', '.join(given)}) is cached"
 
 
 def call_cached(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -262,16 +196,6 @@ def in_process(world: Any, value: Any) -> Any:
 def leaves(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         yield from leaves(value) if type(value) in TUPLES else (value,)
-
-
-def _keywords() -> object:
-    """The mark between arguments by position and by name in the keys of caches."""
-    asked = functools.lru_cache(maxsize=None)(lambda **_: None)
-    asked(name=None)
-    return next(iter(gc.get_referents(asked)[1]))[0]
-
-
-KEYWORDS = _keywords()
 
 
 @policy(Wrapper.cache_clear)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from onegraph.base.errors import UNEXPECTED
 from onegraph.capture.breaks import DATA_DEPENDENT_ASSERT, GraphBreak
 from onegraph.capture.breaks.hints import reason_of_truth
 from onegraph.capture.bytecode import Bytecode
@@ -21,7 +22,6 @@ from onegraph.capture.bytecode.flow import raising, throwing
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.tracer.frames import Frames
-from onegraph.torchlib.data_sizes import UNEXPECTED
 from onegraph.torchlib.private import (
     ASSERTIONS,
     DisableTorchFunction,

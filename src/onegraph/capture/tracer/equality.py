@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
+from onegraph.base.errors import UNEXPECTED
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.tracer.checks import make_check, wanted_result
 from onegraph.capture.tracer.frames import Frames
-from onegraph.torchlib.data_sizes import UNEXPECTED
 from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.state import untraced
 

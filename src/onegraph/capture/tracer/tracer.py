@@ -36,6 +36,7 @@ from onegraph.capture.calls.registry import (
 from onegraph.capture.directives.handlers import call_region, find_disabled, is_strict, keep_identity, run_eagerly
 from onegraph.capture.directives.skipped_code import is_machinery
 from onegraph.capture.graph.record import Recorder
+from onegraph.capture.guards.process_facts import AbstractAnswers, NoGlobalHooks
 from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.native_calls import (
     NATIVE_FUNCTIONS,
@@ -59,9 +60,7 @@ from onegraph.capture.interp.functions import NOTHING_KNOWN, Row, row_of
 from onegraph.capture.interp.lookup import find_in_class, is_python
 from onegraph.capture.interp.rests import LENGTH, Rest
 from onegraph.capture.policy.numpy.arrays import FUNCTIONS_OF_ARRAYS, call_unknown
-from onegraph.capture.policy.python.classes import AbstractAnswers
 from onegraph.capture.policy.python.iteration import StandIn
-from onegraph.capture.policy.torch.module import NoGlobalHooks
 from onegraph.capture.policy.torch.overrides import made_wrapper, overridden, taken_over
 from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, plain

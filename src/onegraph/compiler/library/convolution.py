@@ -32,6 +32,7 @@ from onegraph.compiler.library.layout import channels_last, with_channels_last
 from onegraph.compiler.library.measure import Runs, copies, times
 from onegraph.compiler.library.nodes import as_type, call, size_of
 from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
+from onegraph.compiler.library.window import Window
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -39,25 +40,6 @@ mkldnn = torch.ops.mkldnn
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 EPILOGUE: tuple[str, list[Any], str] = ("none", [], "")  # nothing is done to the result
 NORMS = (aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default)
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """How the filter moves over the image."""
-
-    padding: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-
-    @property
-    def multiplies_pixels(self) -> bool:
-        """Whether a filter of one pixel gives a pixel of each that it meets, from all of its channels."""
-        return (self.padding, self.groups) == ((0, 0), 1)
-
-    def arguments(self) -> tuple[Any, ...]:
-        """As oneDNN's operators take it."""
-        return list(self.padding), list(self.stride), list(self.dilation), self.groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +228,7 @@ def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
                 return mkldnn._linear_pointwise(rows(), keep(weight), None, *EPILOGUE)
             return mkldnn._convolution_pointwise(last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE)
 
-        found["packed"] = [partial(packed, keeping(recipe, check), weight) for weight in weights]
+        found["packed"] = [partial(packed, keeping(recipe, check, at_once=True), weight) for weight in weights]
     return found
 
 
@@ -267,8 +249,10 @@ def folded_weight(
     weight: Tensor, gamma: Tensor | None, var: Tensor, eps: float, window: Window, image: tuple[int, ...] | None
 ) -> Tensor:
     """The filters with the factor of the normalization, packed."""
-    scaled = weight.double() * _factor(gamma, var, eps).view(-1, *[1] * (weight.dim() - 1))
-    return packed_weight(scaled.to(multiplied_in(weight.dtype)), window, image)
+    factor = _factor(gamma, var, eps).view(-1, *[1] * (weight.dim() - 1))
+    scaled = torch.empty(weight.shape, dtype=multiplied_in(weight.dtype), memory_format=torch.channels_last)
+    torch.mul(weight, factor, out=scaled)  # in float64, rounded once
+    return packed_weight(scaled, window, image)
 
 
 def folded_bias(

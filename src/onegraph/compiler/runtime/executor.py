@@ -7,11 +7,11 @@ import ctypes
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onegraph.compiler.runtime.sanitizer import Watch
+from onegraph.base.late import late_module
 from onegraph.ir.loop import EXPECTED, Named
 from onegraph.ir.plan import (
     Alloc,
@@ -28,7 +28,13 @@ from onegraph.ir.plan import (
 )
 from onegraph.ir.types import DType
 from onegraph.torchlib.aten import gives_lists, opened
-from onegraph.torchlib.data_sizes import is_expected
+
+if TYPE_CHECKING:
+    from onegraph.compiler.runtime.sanitizer import Watch
+    from onegraph.torchlib.data_sizes import is_expected
+else:
+    Watch = late_module("onegraph.compiler.runtime.sanitizer").Watch
+    is_expected = late_module("onegraph.torchlib.data_sizes").is_expected
 
 NO_RECIPES: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 _INTEGER_OPS: dict[str, Callable[[int, int], int]] = {

@@ -10,13 +10,13 @@ import builtins
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from onegraph import _C
+from onegraph.base.late import late_module
 from onegraph.compiler.runtime.executor import NO_RECIPES, Executor, find_operator
-from onegraph.compiler.runtime.sanitizer import Watch, fence_written, private_slots
 from onegraph.ir.loop import Named
 from onegraph.ir.plan import (
     Alloc,
@@ -32,6 +32,13 @@ from onegraph.ir.plan import (
     Slot,
     ViewOf,
 )
+
+if TYPE_CHECKING:
+    from onegraph.compiler.runtime.sanitizer import Watch, fence_written, private_slots
+else:
+    Watch = late_module("onegraph.compiler.runtime.sanitizer").Watch
+    fence_written = late_module("onegraph.compiler.runtime.sanitizer").fence_written
+    private_slots = late_module("onegraph.compiler.runtime.sanitizer").private_slots
 
 #: The kinds of steps and of places, in the order of their numbers in csrc/plan.h.
 STEPS = (

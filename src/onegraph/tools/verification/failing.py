@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onegraph.base.dataclass import dataclass
-from onegraph.base.errors import BackendError
+from onegraph.base.errors import UNEXPECTED, BackendError
 from onegraph.base.events import GraphFailed
 from onegraph.compile import EVENTS, compile
 from onegraph.tools.record import Recorded, recording
@@ -17,7 +17,6 @@ from onegraph.tools.shrink import Case
 from onegraph.tools.verification.call import Call
 from onegraph.tools.verification.graphs import GraphCall, captured
 from onegraph.tools.verification.trial import Trial
-from onegraph.torchlib.data_sizes import UNEXPECTED
 from onegraph.torchlib.state import GlobalState
 
 #: What is compiled is all of a graph, now, and its failures are raised.

@@ -30,6 +30,7 @@ from onegraph.capture.breaks.hints import refused_method
 from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.calls.registry import breaks, native, policy
 from onegraph.capture.calls.tracing import Tracing
+from onegraph.capture.guards.process_facts import limit_now
 from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.native_calls import refuse_called, taken
 from onegraph.capture.heap.world import ADDRESSES
@@ -402,10 +403,6 @@ def refuse_callback(args: tuple[Any, ...]) -> None:
     callback = args[1] if len(args) > 1 else None
     if callback is not None and not (type(callback) is types.FunctionType and callback.__module__ in KEEPING_ORDER):
         raise GraphBreak(b.UNKNOWN_NATIVE, name="weakref.ref with a callback")
-
-
-def limit_now(_: None) -> int:
-    return sys.getrecursionlimit()
 
 
 @policy(sys.getrecursionlimit)

@@ -15,45 +15,10 @@ from onegraph import _C
 from onegraph.capture import breaks as b
 from onegraph.capture.calls.registry import breaks, native, policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import NOWHERE
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.pyobject.exact_types import answers_itself, isinstance
-from onegraph.capture.pyobject.weakly_known import Known
 from onegraph.torchlib.arrays.array import Array
-
-
-class AbstractAnswers(Predicate):
-    """What abstract classes say of other classes, any of which may be registered with one of them at any time.
-
-    Every registration changes Python's token for what such classes remember: while it is the same, nobody is asked.
-    """
-
-    def __init__(self) -> None:
-        self.token: object = abc.get_cache_token()
-        self.answers: dict[tuple[int, int], tuple[Known, Known, bool]] = {}
-
-    def portable(self) -> AbstractAnswers:
-        """Everybody is asked again."""
-        made = AbstractAnswers()
-        made.token, made.answers = None, {(n, 0): answer for n, answer in enumerate(self.answers.values())}
-        return made
-
-    def note(self, cls: type, abstract: type, answer: bool) -> None:
-        self.answers[id(cls), id(abstract)] = Known(cls), Known(abstract), answer
-
-    def __call__(self, _: object) -> bool:
-        token = abc.get_cache_token()
-        if token != self.token:
-            for cls, abstract, answer in self.answers.values():
-                one, other = cls(), abstract()
-                if one is None or other is None or issubclass(one, other) is not answer:
-                    return False
-            self.token = token
-        return True
-
-    def text(self, *what: str) -> str:
-        return "abstract classes have the subclasses that they had"
 
 
 def asked_abstract(tracer: Tracing, cls: type, abstract: type) -> bool:

@@ -6,12 +6,11 @@ import builtins
 from typing import Any
 
 import torch
-from torch.utils.hooks import BackwardHook, RemovableHandle
+from torch.utils.hooks import BackwardHook
 
 from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import NOWHERE, DictOf, Item, Source
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -22,29 +21,6 @@ from onegraph.torchlib.private import has_global_hooks
 TABLES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 Module = torch.nn.Module
-
-
-class NoGlobalHooks(Predicate):
-    """No hooks are registered for the calls of all modules, or for what all modules are given.
-
-    Every registration takes a new `RemovableHandle` id, so that a look at the counter is enough in the usual case.
-    """
-
-    def __init__(self, seen: int | None = None) -> None:
-        self.seen = RemovableHandle.next_id if seen is None else seen
-
-    def portable(self) -> NoGlobalHooks:
-        return NoGlobalHooks(seen=-1)
-
-    def __call__(self, _: object) -> bool:
-        newest = RemovableHandle.next_id
-        if newest != self.seen and has_global_hooks():
-            return False
-        self.seen = newest
-        return True
-
-    def text(self, *what: str) -> str:
-        return "no hooks are registered for all modules"
 
 
 def has_hooks(module: Module) -> bool:
