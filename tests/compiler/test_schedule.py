@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,7 @@ from onegraph.base.context import Context
 from onegraph.compiler.body import Body
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.evaluate import run
+from onegraph.compiler.kernels import stored_by
 from onegraph.compiler.schedule import inline as inline_pass
 from onegraph.compiler.schedule.absorb_views import absorb_views
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
@@ -98,7 +100,7 @@ def test_a_chain_is_not_copied_for_each_of_its_links(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Body, "let", lambda self, dtype, value: copied.append(value) or let(self, dtype, value))
     at_once = kernels_after(text, inline)
     assert at_once.count("kernel") == 1 and len(copied) < 6 * links
-    monkeypatch.setattr(inline_pass._Rebuilder, "_begin", lambda self, kernel: None)
+    monkeypatch.setattr(inline_pass, "begun", lambda kernel, inlined: (Body(kernel.axes, stored_by(kernel)), {}))
     assert kernels_after(text, inline) == at_once and len(copied) > 50 * links
 
 
@@ -342,3 +344,15 @@ program(x):
     assert "store v @" in format_kernel(program.kernels[0]) and "load v @" in format_kernel(program.kernels[1])
     kept = parse_program(text.replace("return y, z", "return y, z, a"))
     assert absorb_views(flatten(kept, CX), CX) == flatten(kept, CX)
+
+
+def test_nothing_waits_for_the_collector() -> None:
+    """What the passes make is freed as it goes: programs are large, and the collector runs when the call is over."""
+    gc.collect()
+    gc.disable()
+    try:
+        kernels_after(EXPENSIVE, inline, fuse)
+        parts = "Body", "Definition", "Group", "_Assembler", "_Rebuilder"
+        assert not [each for each in gc.get_objects() if type(each).__name__ in parts]
+    finally:
+        gc.enable()

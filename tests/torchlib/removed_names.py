@@ -23,7 +23,6 @@ from types import ModuleType
 from typing import Any
 
 import llvmlite.binding  # noqa: F401 - loaded once, for all forks
-import networkx  # noqa: F401
 import torch
 
 SOURCE = Path(importlib.util.find_spec("onegraph").origin or "").with_name("torchlib") / "private.py"

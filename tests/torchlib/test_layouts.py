@@ -13,7 +13,10 @@ from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
 from onegraph.torchlib.fake import FakeMode
+from onegraph.torchlib.layouts import RULES
 from onegraph.torchlib.quick_meta import is_elementwise
+
+aten = torch.ops.aten
 
 
 def last(*shape: int) -> Tensor:
@@ -115,3 +118,46 @@ def test_elementwise_operators_of_one_image(dtype: torch.dtype) -> None:
             wrong.append((str(func), expected.stride(), found.stride()))
     assert not wrong
     assert count > 60
+
+
+def in_memory_reversed(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape[::-1]).permute(*range(len(shape))[::-1])
+
+
+def backward_calls() -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
+    """Operators of backward passes, with arguments that lie in memory in several ways."""
+    for make in (torch.randn, in_memory_reversed):
+        gradient, x, weight = make(2, 3, 4), make(2, 3, 4), torch.randn(4)
+        _, mean, scale = aten.native_layer_norm(x, [4], weight, weight, 1e-5)
+        for wanted in ([True] * 3, [False, True, True], [True, False, False]):
+            arguments = (gradient, x, [4], mean, scale, weight, weight, wanted)
+            yield aten.native_layer_norm_backward.default, arguments
+        yield aten._softmax_backward_data.default, (gradient, x, -1, torch.float32)
+        yield aten._log_softmax_backward_data.default, (gradient, x, 1, torch.float32)
+        yield aten.select_backward.default, (make(2, 4), [2, 3, 4], -2, -1)
+        for reduction in (0, 1, 2):
+            scores, target = make(5, 7), torch.randint(7, (5,))
+            losses, total = aten.nll_loss_forward(scores, target, None, reduction, -100)
+            given = torch.ones_like(losses)
+            yield aten.nll_loss_backward.default, (given, scores, target, None, reduction, -100, total)
+
+
+def test_results_of_backward_operators() -> None:
+    for op, args in backward_calls():
+        found, layouts = op(*args), RULES[op](*args)
+        pairs = zip(found, layouts, strict=True) if isinstance(found, tuple) else [(found, layouts)]
+        for result, layout in pairs:
+            if result is None or layout is None:
+                assert result is layout
+            else:
+                assert (*map(tuple, layout[:2]), layout[2]) == (tuple(result.shape), result.stride(), result.dtype), op
+
+
+def test_backward_operators_without_a_rule_for_their_arguments() -> None:
+    x, weight = torch.randn(2, 4), torch.randn(4)
+    _, mean, scale = aten.native_layer_norm(x, [4], weight, None, 1e-5)
+    normalized = RULES[aten.native_layer_norm_backward.default]
+    assert normalized(x.double(), x, [4], mean, scale, weight, None, [True, True, False]) is None
+    assert normalized(x, x, [4], mean, scale, weight, None, [True, True, True]) is None
+    assert RULES[aten.select_backward.default](torch.randn(2), [2, 3], 1, 3) is None
+    assert RULES[aten._softmax_backward_data.default](x, x, 5, torch.float32) is None

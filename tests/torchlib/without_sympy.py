@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+import onegraph
 from onegraph.torchlib.fake import FakeMode
 
 
@@ -86,4 +87,16 @@ def main() -> None:
         torch.full((2,), 1.0)
 
 
+def train() -> None:
+    """A step of training, with a copy of random numbers, compiled."""
+    embedding, layer = torch.nn.Embedding(8, 16), torch.nn.TransformerEncoderLayer(16, 2, 32, activation=F.silu)
+    rows, wanted = torch.randint(8, (4, 3)), torch.randint(16, (12,))
+
+    def step(rows: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(F.gelu(layer(embedding(rows))).flatten(0, 1), wanted)
+
+    onegraph.compile(step, options={"cache": False, "raise_compiler_errors": True})(rows).backward()
+
+
 main()
+train()

@@ -61,7 +61,7 @@ from onegraph.autograd.trace import (
 from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeTensor
-from onegraph.torchlib.histories import is_leaf
+from onegraph.torchlib.histories import gradients_of, is_leaf
 from onegraph.torchlib.primals import (
     Edge,
     counting_saves,
@@ -257,7 +257,7 @@ class Tape:
             return {}
         results, tangents = [self.results[n] for n in starts], [self.tangents[n] for n in starts]
         with self.recorder.fake.sizes.data.sparing():
-            found = torch.autograd.grad(results, wanted, tangents, allow_unused=True, retain_graph=True)
+            found = gradients_of(results, wanted, tangents)
         return {id(tensor): gradient for tensor, gradient in zip(wanted, found, strict=True)}
 
 
@@ -314,11 +314,14 @@ def watched_of(
         Input(index): value for index, value in enumerate(primals) if isinstance(value, Tensor)
     }
     places |= {Computed(index): value for index, value in results.items()}
+    related: dict[int, list[tuple[Tensor, Collection[int]]]] = {}
+    for t, by in used:
+        if recorder.knows(t):
+            related.setdefault(id(recorder.value_of(t).family), []).append((t, by))
     found = []
     for place, tensor in places.items():
         family = recorder.value_of(tensor).family
-        related = [(t, by) for t, by in used if recorder.knows(t) and recorder.value_of(t).family is family]
-        passes = [by for t, by in related if counts_with(t, tensor)]
+        passes = [by for t, by in related.get(id(family), ()) if counts_with(t, tensor)]
         if passes:
             found.append(Watched(place, node_name(tensor), frozenset().union(*passes)))
     return tuple(found)

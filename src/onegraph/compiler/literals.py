@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from onegraph.base.constants import inf
 from onegraph.ir.loop import Literal, Operand
 from onegraph.ir.types import BF16, BOOL, F16, F32, DType
 
@@ -18,7 +19,7 @@ _ASK: dict[str, Callable[..., bool]] = {
     "gt": lambda a, b: a > b,
     "ge": lambda a, b: a >= b,
     "isnan": lambda a: a != a,
-    "isinf": lambda a: abs(a) == math.inf,
+    "isinf": lambda a: abs(a) == inf,
     "signbit": lambda a: math.copysign(1, a) < 0,
 }
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
@@ -90,5 +91,5 @@ def rounded(value: float, dtype: DType) -> float:
             converted: float = struct.unpack(form, struct.pack(form, value))[0]
             return converted
         except OverflowError:
-            return math.copysign(math.inf, value)
+            return math.copysign(inf, value)
     return value

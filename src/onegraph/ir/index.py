@@ -184,15 +184,16 @@ class Index:
 
     def substitute(self, values: Mapping[Symbol, Index]) -> Index:
         """The same expression with symbols replaced."""
-        if not values or not any(symbol in values for symbol in self.symbols):
+        if not values or self.symbols.isdisjoint(values):
             return self
-        result = ZERO
+        found: dict[Monomial, int] = {}
         for monomial, coefficient in self.terms:
-            term = Index.of(coefficient)
-            for atom in monomial:
-                term = term * _substitute_atom(atom, values)
-            result = result + term
-        return result
+            term = product([_substitute_atom(atom, values) for atom in monomial])
+            if coefficient == 1 and len(self.terms) == 1:
+                return term
+            for other, factor in term.terms:
+                found[other] = found.get(other, 0) + coefficient * factor
+        return _make(found)
 
     def evaluate(self, values: Mapping[str, object]) -> object:
         """The value, given each symbol's (by name): integers, or anything with integer arithmetic."""
@@ -291,10 +292,10 @@ def greatest(a: Index | int, b: Index | int) -> Index:
 
 
 def product(factors: Iterator[Index] | tuple[Index, ...] | list[Index]) -> Index:
-    result = ONE
+    result: Index | None = None
     for factor in factors:
-        result = result * factor
-    return result
+        result = factor if result is None else result * factor
+    return ONE if result is None else result
 
 
 def _call(op: str, a: Index, b: Index) -> Index:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onegraph.base.constants import inf, nan
 from onegraph.base.dataclass import dataclass
 from onegraph.ir.types import BOOL, DType
 
@@ -74,7 +75,7 @@ def operand_dtypes(op: ScalarOp, result: DType, given: Sequence[DType | None]) -
             return (known,) * op.arity
 
 
-def _elementwise(function: Callable[[float], float], undefined: float = math.nan) -> Callable[..., Any]:
+def _elementwise(function: Callable[[float], float], undefined: float = nan) -> Callable[..., Any]:
     """A function of the math module on arrays, with a value where it is not defined."""
 
     def scalar(*x: float) -> float:
@@ -83,7 +84,7 @@ def _elementwise(function: Callable[[float], float], undefined: float = math.nan
         except ValueError:
             return undefined
         except OverflowError:
-            return math.inf
+            return inf
 
     return lambda *x: np.vectorize(scalar, otypes=[np.float64])(*x).astype(x[0].dtype)
 
@@ -178,7 +179,7 @@ _op("sigmoid", 1, lambda a: 1 / (1 + np.exp(-a)), "1 / (1 + exp(-a))", kinds=FLO
 _op("erf", 1, _elementwise(math.erf), "error function", kinds=FLOAT, cost=24)
 _op("erfc", 1, _elementwise(math.erfc), "1 - erf(a)", kinds=FLOAT, cost=40)
 _op("gelu", 1, _elementwise(_gelu), "a * (1 + erf(a / sqrt(2))) / 2", kinds=FLOAT, cost=20)
-_op("lgamma", 1, _elementwise(math.lgamma, math.inf), "logarithm of |gamma(a)|", kinds=FLOAT, cost=100)
+_op("lgamma", 1, _elementwise(math.lgamma, inf), "logarithm of |gamma(a)|", kinds=FLOAT, cost=100)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 from onegraph.base.dataclass import dataclass
@@ -114,11 +115,18 @@ class TensorType:
     @property
     def span(self) -> Index:
         """How many elements of memory it takes: from its first element to behind its last one, gaps included."""
-        if ZERO in self.shape:
-            return ZERO
-        return self.offset(tuple(size - 1 for size in self.shape)) + 1
+        return _span(self)
 
 
+# Most types of a network come again in each of its layers.
+@lru_cache(maxsize=1 << 10)
+def _span(type: TensorType) -> Index:
+    if ZERO in type.shape:
+        return ZERO
+    return type.offset(tuple([size - 1 for size in type.shape])) + 1
+
+
+@lru_cache(maxsize=1 << 10)
 def contiguous_strides(shape: tuple[Index, ...]) -> tuple[Index, ...]:
     """Row-major strides; those of a dimension of size 0 count as size 1, as in torch."""
     strides: list[Index] = []
@@ -129,6 +137,7 @@ def contiguous_strides(shape: tuple[Index, ...]) -> tuple[Index, ...]:
     return tuple(reversed(strides))
 
 
+@lru_cache(maxsize=1 << 10)
 def strides_of_new(type: TensorType) -> tuple[Index, ...]:
     """The strides in which a tensor is allocated: also where there are no elements, if it is contiguous else."""
     if type.strides != contiguous_strides(type.shape):

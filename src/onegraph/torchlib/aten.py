@@ -12,6 +12,7 @@ import torch
 from onegraph.torchlib import private
 from onegraph.torchlib.private import OpOverload as OpOverload
 from onegraph.torchlib.private import OpOverloadPacket as OpOverloadPacket
+from onegraph.torchlib.strides import is_certainly_dense
 
 
 def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
@@ -157,7 +158,7 @@ def on_copies(op: OpOverload, gaps: bool = False) -> OpOverload:
         values = [r for r, info in zip(returned, schema.returns, strict=True) if info.alias_info is None]
         for position, type in zip(written, results[len(plain) :], strict=True):
             tensors = written_tensors_of(op, position, args, kwargs)
-            tensors = [tensor.clone() for tensor in tensors] if gaps else tensors
+            tensors = [copy_without_gaps(tensor) for tensor in tensors] if gaps else tensors
             values.append(tensors if type == "Tensor[]" else tensors[0])
         return tuple(values) if len(results) > 1 else values[0]
 
@@ -186,7 +187,14 @@ def writes_as_library(target: Any) -> bool:
 
 def copy_with_gaps(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with its dimensions in the same order in memory, and an element of nothing behind each element."""
-    strides = [2 * stride for stride in torch.empty_like(tensor).stride()]
+    like = tensor if is_certainly_dense(tensor) else torch.empty_like(tensor)  # which, of fakes, imports sympy
+    strides = [2 * stride for stride in like.stride()]
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def copy_without_gaps(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of such a copy, as the tensor lay in memory that this one is of."""
+    strides = [stride // 2 for stride in tensor.stride()]
     return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 

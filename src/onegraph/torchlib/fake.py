@@ -294,8 +294,10 @@ class FakeMode(Faking, FakeTensorMode):
             return None if layout is None else self._laid_out(layout)
 
     def _laid_out(self, layout: Any) -> Any:
-        """New fakes on the CPU with these sizes, strides and types."""
-        if isinstance(layout[0], tuple) and len(layout[0]) == 3 and isinstance(layout[0][2], torch.dtype):
+        """New fakes on the CPU with these sizes, strides and types; None where there is no such result."""
+        if layout is None:
+            return None
+        if not isinstance(layout[-1], torch.dtype):
             return tuple([self._laid_out(each) for each in layout])
         size, stride, dtype = layout
         with private.DisableTorchDispatch():

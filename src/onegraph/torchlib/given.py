@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import torch
 
+from onegraph.base.constants import inf
 from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.aten import OpOverload, leaves, map_leaves
@@ -26,7 +26,7 @@ class Within:
         return f"is_within({self.limit:.2g})"
 
     def __call__(self, number: float) -> bool:
-        return not self.limit < abs(number) < math.inf
+        return not self.limit < abs(number) < inf
 
 
 def indexed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -99,7 +99,7 @@ def is_unsigned(dtype: torch.dtype) -> bool:
 def _largest(dtype: torch.dtype) -> float:
     """The largest number of a type; all are converted to truth values, and those of others are their parts'."""
     if dtype is torch.bool or dtype.is_complex:
-        return math.inf
+        return inf
     return torch.finfo(dtype).max if dtype.is_floating_point else torch.iinfo(dtype).max
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -24,6 +27,19 @@ def is_leaf(tensor: Tensor) -> bool:
     if base is not None and base.requires_grad:
         return private.get_creation_meta(tensor) == private.CreationMeta.NO_GRAD_MODE
     return tensor.is_leaf
+
+
+def gradients_of(results: Sequence[Tensor], leaves: Sequence[Tensor], given: Sequence[Tensor]) -> Sequence[Any]:
+    """Gradients for the leaves, from those `given` for the results, whose history stays.
+
+    It asks the engine, as `torch.autograd.grad` does, which compares sizes first, and imports sympy for that.
+    """
+    if private.run_backward is torch.autograd.grad:
+        return list(torch.autograd.grad(results, leaves, given, retain_graph=True, allow_unused=True))
+    found: Sequence[Any] = private.run_backward(
+        tuple(results), tuple(given), True, False, tuple(leaves), True, accumulate_grad=False
+    )
+    return found
 
 
 def has_plain_base(tensor: Tensor) -> bool:

@@ -455,8 +455,7 @@ CONVOLUTIONS = feature(
     memory_format="torch._C._conv_determine_backend_memory_format",
 )
 
-#: Of torch 2.15 and later: the context variable that says whether the program has given an order of kernels, and how it
-#: is asked.
+#: Of torch 2.15 and later: the context variable that says whether the program orders kernels, and how it is asked.
 SDPA_ORDER = "_sdpa_kernel_uses_priority"
 sdpa_order: Any = getattr(torch.nn.attention, SDPA_ORDER, None)
 is_sdpa_ordered: Callable[[], bool] = getattr(torch.nn.attention, "_is_sdp_priority_order_active", bool)
@@ -466,6 +465,7 @@ deterministic_fill = optional(
     "the public setting is asked",
     lambda: torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
 )
+run_backward = optional("torch.autograd.graph._engine_run_backward", "sympy is imported", torch.autograd.grad)
 is_graph_kept = optional(
     "torch._C._autograd._get_current_graph_task_keep_graph", "what backward passes keep is freed late", lambda: True
 )

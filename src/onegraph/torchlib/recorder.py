@@ -26,6 +26,8 @@ Rule = Callable[..., Any]
 
 # Questions about a tensor that the trace answers itself.
 _QUERIES = frozenset({*private.META_HANDLERS, *private.HANDLED_DIRECTLY})
+_DEVICE = torch.ops.prim.device.default
+_device_of = private.META_HANDLERS[_DEVICE]
 
 
 class AtenRecorder(TorchDispatchMode):
@@ -135,6 +137,8 @@ class AtenRecorder(TorchDispatchMode):
     # --- dispatch ------------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _DEVICE and type(args[0]) is private.FakeTensor:  # most calls: autograd asks at every step
+            return _device_of(args)
         kwargs = kwargs or {}
         if any(kind is not private.FakeTensor and is_wrapper_class(kind) for kind in types):
             return NotImplemented  # its class is asked, and what that calls is recorded

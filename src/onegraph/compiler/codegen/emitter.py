@@ -9,6 +9,7 @@ import math
 import struct
 from collections.abc import Callable
 
+from onegraph.base.constants import inf
 from onegraph.base.dataclass import dataclass
 from onegraph.ir.types import BF16, BOOL, F16, F32, F64, I64, DType
 
@@ -49,14 +50,14 @@ def _pack_float(number: float) -> bytes:
     try:
         return struct.pack("<f", number)
     except OverflowError:
-        return struct.pack("<f", math.copysign(math.inf, number))
+        return struct.pack("<f", math.copysign(inf, number))
 
 
 def _pack_half(number: float) -> bytes:
     try:
         return struct.pack("<e", number)
     except OverflowError:
-        return struct.pack("<e", math.copysign(math.inf, number))
+        return struct.pack("<e", math.copysign(inf, number))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from onegraph.base.constants import inf
 from onegraph.compiler.codegen.accumulators import Accumulators, is_float_sum
 from onegraph.compiler.codegen.casts import cast
 from onegraph.compiler.codegen.emitter import Emitter, Val, suffix
@@ -299,8 +300,8 @@ class KernelWriter:
 
 def _steps(axes: Sequence[Symbol], width: int) -> float:
     """How many steps the loops over these axes take, the last one with so many positions in each; perhaps infinite."""
-    extents = [math.inf if axis.extent is None or (n := axis.extent.constant) is None else n for axis in axes]
-    return math.prod(extents[:-1]) * math.ceil(extents[-1] / width) if math.inf not in extents else math.inf
+    extents = [inf if axis.extent is None or (n := axis.extent.constant) is None else n for axis in axes]
+    return math.prod(extents[:-1]) * math.ceil(extents[-1] / width) if inf not in extents else inf
 
 
 def _blocks(steps: float, first: int) -> list[int]:

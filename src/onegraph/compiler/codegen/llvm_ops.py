@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from types import MappingProxyType
 
+from onegraph.base.constants import inf, nan
 from onegraph.compiler.codegen import vector_math
 from onegraph.compiler.codegen.casts import cast
 from onegraph.compiler.codegen.emitter import Emitter, Val
@@ -106,7 +107,7 @@ def _extreme(e: Emitter, a: Val, b: Val, name: str, first: str, second: str) -> 
 
 
 def _is_number(e: Emitter, a: Val) -> bool:
-    return not a.text.startswith("%") and a.text != e.constant(math.nan, a.dtype, a.lanes).text
+    return not a.text.startswith("%") and a.text != e.constant(nan, a.dtype, a.lanes).text
 
 
 @emits("copysign")
@@ -250,7 +251,7 @@ def _isnan(e: Emitter, a: Val) -> Val:
 
 @emits("isinf")
 def _isinf(e: Emitter, a: Val) -> Val:
-    infinity = e.constant(math.inf, a.dtype, a.lanes)
+    infinity = e.constant(inf, a.dtype, a.lanes)
     return e.inst("fcmp oeq", e.call("fabs", a), infinity, dtype=BOOL)
 
 

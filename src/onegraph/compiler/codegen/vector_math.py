@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from onegraph.base.constants import e as euler
+from onegraph.base.constants import inf, nan, pi
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.codegen.emitter import Emitter, Val
 from onegraph.ir.types import BOOL, F32, F64, I32, I64, DType
@@ -163,7 +165,7 @@ class Writer:
 
 def _exp_parts(w: Writer, x: Val) -> tuple[Val, Val, Val]:
     """`n, whole, p` with exp(x) = 2**n * (1 + p), |p| at most about 0.42, and `whole` the same as n."""
-    n, whole = w.rounded(x, math.log2(math.e))
+    n, whole = w.rounded(x, math.log2(euler))
     r = w.fma(whole, w.f(-w.format.ln2_high), x)
     r = w.fma(whole, w.f(-w.format.ln2_low), r)
     return n, whole, w.fma(w.polynomial(r, w.format.exp), w.mul(r, r), r)
@@ -266,9 +268,9 @@ def _log_parts(w: Writer, x: Val) -> tuple[Val, Val, Val]:
 def _log_special(w: Writer, x: Val, result: Val) -> Val:
     """log of 0, of negative numbers, of infinity and NaN."""
     e = w.e
-    result = e.select(w.compare("oeq", x, w.f(0.0)), w.f(-math.inf), result)
-    result = e.select(w.compare("ult", x, w.f(0.0)), w.f(math.nan), result)
-    return e.select(w.compare("oeq", x, w.f(math.inf)), x, result)
+    result = e.select(w.compare("oeq", x, w.f(0.0)), w.f(-inf), result)
+    result = e.select(w.compare("ult", x, w.f(0.0)), w.f(nan), result)
+    return e.select(w.compare("oeq", x, w.f(inf)), x, result)
 
 
 def log(e: Emitter, x: Val) -> Val:
@@ -282,7 +284,7 @@ def log2(e: Emitter, x: Val) -> Val:
     w = Writer(e, x)
     n, f, p = _log_parts(w, x)
     # log2(e) - 1 is applied apart, which keeps the sum exact near 1.
-    extra = w.f(math.log2(math.e) - 1)
+    extra = w.f(math.log2(euler) - 1)
     small = w.fma(f, extra, w.fma(p, extra, p))
     return _log_special(w, x, w.add(n, w.add(f, small)))
 
@@ -290,7 +292,7 @@ def log2(e: Emitter, x: Val) -> Val:
 def log10(e: Emitter, x: Val) -> Val:
     w = Writer(e, x)
     n, f, p = _log_parts(w, x)
-    scale = w.f(math.log10(math.e))
+    scale = w.f(math.log10(euler))
     low = w.fma(n, w.f(4.6050389811952137e-6), w.mul(p, scale))
     return _log_special(w, x, w.fma(n, w.f(0.3010253906), w.fma(f, scale, low)))
 
@@ -382,7 +384,7 @@ TRIGONOMETRIC_LIMIT = 71476.0  # up to here the reduction below is exact enough
 def sin_and_cos(e: Emitter, x: Val, shift: int) -> Val:
     """sin(x + shift * pi / 2) for |x| up to `TRIGONOMETRIC_LIMIT`."""
     w = Writer(e, x)
-    n, whole = w.rounded(x, 2 / math.pi)
+    n, whole = w.rounded(x, 2 / pi)
     quadrant = e.inst("add", n, w.i(shift))
     r = w.fma(whole, w.f(-1.57079601287841796875), x)
     r = w.fma(whole, w.f(-3.1391647326017846e-7), r)

@@ -15,7 +15,6 @@ A new way to compute one is a new entry of `_candidates`, and its form as nodes 
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,6 +25,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
+from onegraph.base.constants import inf
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.library.facts import fills_memory, is_ordinary, is_static, multiplied_in, present_shape
 from onegraph.compiler.library.layout import channels_last, with_channels_last
@@ -167,7 +167,7 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
         x, weight = c.x.meta["val"], c.weight.meta["val"]
         if c.constant and multiplied_in(x.dtype) is not x.dtype:  # aten takes so long that timing it takes seconds
             forms.append("packed")
-            gained = math.inf
+            gained = inf
             continue
         what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
         what += f" constant {c.constant} packed for {c.packed_for} as product {c.is_product} checked by {check}"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from onegraph.base.config import Config
+from onegraph.base.constants import inf
 from onegraph.base.disk_cache import cache_of, key_of
 from onegraph.compiler.codegen.native import description
 from onegraph.torchlib.state import untraced
@@ -114,7 +115,7 @@ def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
             run()
         return (clock() - start) / count
 
-    best = dict.fromkeys(candidates, math.inf)
+    best = dict.fromkeys(candidates, inf)
     repeats: dict[str, int] = {}
     turns: dict[str, Iterator[Run]] = {}
     for name, runs in candidates.items():
@@ -124,7 +125,7 @@ def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
             for run in runs[1:]:
                 run()
         except RuntimeError:  # a library need not know every shape
-            best[name] = math.inf
+            best[name] = inf
             continue
         turns[name] = cycle(runs)
     for name, turn in turns.items():
@@ -140,7 +141,7 @@ def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
             if best[name] > worst:
                 continue
             found[name] = seconds(turns[name], count)
-            sampled[name] = min(sampled.get(name, math.inf), found[name])
+            sampled[name] = min(sampled.get(name, inf), found[name])
         best |= sampled
         winners.append(fastest(found))
     return best, _agree(winners)

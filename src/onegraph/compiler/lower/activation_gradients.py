@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from onegraph.base.constants import pi
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.pointwise import pointwise
@@ -43,9 +44,9 @@ def silu_backward(gradient: Scalar, x: Scalar) -> Scalar:
 @pointwise(aten.gelu_backward.default)
 def gelu_backward(gradient: Scalar, x: Scalar, *, approximate: str = "none") -> Scalar:
     if approximate == "none":
-        density = s.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+        density = s.exp(x * x * -0.5) * (1 / math.sqrt(2 * pi))
         return gradient * ((s.erf(x * math.sqrt(0.5)) + 1) * 0.5 + x * density)
-    factor = math.sqrt(2 / math.pi)
+    factor = math.sqrt(2 / pi)
     tanh = s.tanh((x + x * x * x * 0.044715) * factor)
     slope = (x * x * (3 * 0.044715) + 1) * factor
     return gradient * ((tanh + 1) * 0.5 + x * 0.5 * ((1 - tanh * tanh) * slope))

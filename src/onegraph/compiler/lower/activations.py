@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from onegraph.base.constants import pi
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.pointwise import pointwise
@@ -22,7 +23,7 @@ aten = torch.ops.aten
 def gelu(x: Scalar, *, approximate: str = "none") -> Scalar:
     if approximate == "none":
         return s.gelu(x)
-    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
+    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / pi)
     return x * 0.5 * (s.tanh(inner) + 1)
 
 

@@ -80,6 +80,8 @@ def index_of(value: int | torch.SymInt) -> Index:
 
 def step_of(stride: int | torch.SymInt) -> Index:
     """A stride as an index expression, for a tensor that has elements: no size that it is a product of is 0 there."""
+    if isinstance(stride, int):
+        return Index.of(stride)
     result = ZERO
     for monomial, coefficient in index_of(stride).terms:
         factors = (atom.a if is_least_one(atom) else Index((((atom,), 1),)) for atom in monomial)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from onegraph.base.constants import inf, nan, pi
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.arguments import number_of
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
@@ -169,7 +170,7 @@ def clamp(x: Scalar, min: Scalar | None = None, max: Scalar | None = None) -> Sc
 def ignores_a_nan_alone() -> bool:
     """Whether a single bound that is not a number bounds nothing: so it is in torch 2.11."""
     with unseen():
-        return not bool(torch.ones(1, device="cpu").clamp(min=math.nan).isnan())
+        return not bool(torch.ones(1, device="cpu").clamp(min=nan).isnan())
 
 
 @pointwise(aten.clamp.Tensor)
@@ -224,7 +225,7 @@ def nan_to_num(g: Lowerer, x: View, nan: Any = None, posinf: Any = None, neginf:
     def compute(cell: Cell) -> Scalar:
         value = cell.load(x).to(result.dtype.compute)
         value = where(s.isnan(value), float(nan or 0.0), value)
-        return where(value.eq(math.inf), float(high), where(value.eq(-math.inf), float(low), value))
+        return where(value.eq(inf), float(high), where(value.eq(-inf), float(low), value))
 
     return g.pointwise(x.shape, result.dtype, compute)
 
@@ -279,12 +280,12 @@ def nextafter(g: Lowerer, x: View, y: View) -> MaybeView:
 
 @pointwise(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other, exact=False)
 def xlogy(x: Scalar, y: Scalar) -> Scalar:
-    return where(s.isnan(y), math.nan, where(x.eq(0), 0, x * s.log(y)))
+    return where(s.isnan(y), nan, where(x.eq(0), 0, x * s.log(y)))
 
 
 @pointwise(aten.special_xlog1py.default, aten.special_xlog1py.self_scalar, aten.special_xlog1py.other_scalar)
 def xlog1py(x: Scalar, y: Scalar) -> Scalar:
-    return where(s.isnan(y), math.nan, where(x.eq(0), 0, x * s.log1p(y)))
+    return where(s.isnan(y), nan, where(x.eq(0), 0, x * s.log1p(y)))
 
 
 @pointwise(aten.logaddexp.default)
@@ -310,7 +311,7 @@ def frac(x: Scalar) -> Scalar:
 
 @pointwise(aten.sinc.default)
 def sinc(x: Scalar) -> Scalar:
-    scaled = x * math.pi
+    scaled = x * pi
     return where(x.eq(0), 1, s.sin(scaled) / scaled)
 
 
@@ -349,12 +350,12 @@ def linalg_cross(g: Lowerer, x: View, y: View, *, dim: Any = -1) -> View:
 
 @pointwise(aten.deg2rad.default)
 def deg2rad(x: Scalar) -> Scalar:
-    return x * (math.pi / 180)
+    return x * (pi / 180)
 
 
 @pointwise(aten.rad2deg.default)
 def rad2deg(x: Scalar) -> Scalar:
-    return x * (180 / math.pi)
+    return x * (180 / pi)
 
 
 @lower(aten.logit.default)
@@ -378,7 +379,7 @@ def heaviside(x: Scalar, at_zero: Scalar) -> Scalar:
 
 @pointwise(aten.special_entr.default)
 def entr(x: Scalar) -> Scalar:
-    positive = where(x > 0, -x * s.log(x), where(x.eq(0), x.literal(0), -math.inf))
+    positive = where(x > 0, -x * s.log(x), where(x.eq(0), x.literal(0), -inf))
     return where(s.isnan(x), x, positive)
 
 
@@ -399,7 +400,7 @@ def signbit(x: Scalar) -> Scalar:
 
 @pointwise(aten.angle.default)
 def angle(x: Scalar) -> Scalar:
-    return where(s.isnan(x), x, where(x < 0, x.literal(math.pi), 0))
+    return where(s.isnan(x), x, where(x < 0, x.literal(pi), 0))
 
 
 # ---- bits ------------------------------------------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from onegraph.base.constants import inf
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.arguments import number_of, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
@@ -31,7 +31,7 @@ def _distances(g: Lowerer, shape: Shape, length: Index, power: float, difference
     def term(cell: Cell, at: tuple[Index, ...]) -> Sequence[Scalar]:
         return [norm_term(difference(cell, at).to(dtype), power)]
 
-    total = g.reduction("max" if power == math.inf else "sum", shape, (length,), dtype, term)
+    total = g.reduction("max" if power == inf else "sum", shape, (length,), dtype, term)
     rooted = g.pointwise(shape, dtype, lambda cell: norm_root(cell.load(total), power))
     return converted(g, rooted, result.dtype)
 
@@ -81,7 +81,7 @@ def dist(g: Lowerer, x: View, y: View, p: Any = 2) -> MaybeView:
     power = float(number_of(p))
     if not x.dtype.is_float or x.dtype is not y.dtype or x.shape != y.shape or power < 0:
         return NotImplemented
-    if power == math.inf and x.numel == ZERO:
+    if power == inf and x.numel == ZERO:
         return NotImplemented
     flat = [view.reshaped((view.numel,)) for view in (x, y)]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from onegraph.base.constants import inf
 from onegraph.base.context import Context
 from onegraph.compiler.body import Body
 from onegraph.compiler.library.recipe import Recipe
@@ -225,7 +227,8 @@ class Lowerer:
         if strides is None and view in self._tensors:
             return self._tensors[view]
         base = self.buffers[view.buffer].type
-        seen = self._as_strided(view, base, strides)
+        wanted = None if strides is None else tuple(strides)
+        seen = as_strided(view.dtype, view.shape, view.axes, view.indices, base, wanted)
         if seen is None:
             strides = strides or contiguous_strides(view.shape)
             name = self.copied(view, strides)
@@ -252,27 +255,6 @@ class Lowerer:
         while buffer in self._bases:
             buffer = self._bases[buffer]
         return buffer
-
-    def _as_strided(
-        self, view: View, base: TensorType, wanted: Sequence[Index] | None
-    ) -> tuple[TensorType, Index] | None:
-        """The view as sizes, strides and an offset in the memory of its buffer; None if it has no such form."""
-        if view.dtype is not base.dtype:
-            return None
-        offset = rest = base.offset(view.indices)
-        strides: list[Index] = []
-        natural = contiguous_strides(view.shape)
-        for dim, axis in enumerate(view.axes):
-            step = offset.coefficient(axis)
-            if step is None or step.symbols & set(view.axes) or not is_not_negative(step):
-                return None
-            rest = rest - step * Index.of(axis)
-            if view.shape[dim] == ONE:
-                step = wanted[dim] if wanted is not None else natural[dim]
-            elif wanted is not None and wanted[dim] != step:
-                return None
-            strides.append(step)
-        return TensorType(view.dtype, view.shape, tuple(strides)), rest
 
     def _result_shape(self) -> Shape | None:
         value = self.node.meta.get("val")
@@ -341,6 +323,34 @@ class Cell:
         return found
 
 
+@lru_cache(maxsize=1 << 10)
+def as_strided(
+    dtype: DType,
+    shape: Shape,
+    axes: tuple[Symbol, ...],
+    indices: tuple[Index, ...],
+    base: TensorType,
+    wanted: tuple[Index, ...] | None,
+) -> tuple[TensorType, Index] | None:
+    """A view as sizes, strides and an offset in the memory of its buffer; None if it has no such form."""
+    if dtype is not base.dtype:
+        return None
+    offset = rest = base.offset(indices)
+    strides: list[Index] = []
+    natural = contiguous_strides(shape)
+    for dim, axis in enumerate(axes):
+        step = offset.coefficient(axis)
+        if step is None or step.symbols & set(axes) or not is_not_negative(step):
+            return None
+        rest = rest - step * Index.of(axis)
+        if shape[dim] == ONE:
+            step = wanted[dim] if wanted is not None else natural[dim]
+        elif wanted is not None and wanted[dim] != step:
+            return None
+        strides.append(step)
+    return TensorType(dtype, shape, tuple(strides)), rest
+
+
 _FRACTIONS: dict[Any, Callable[..., Scalar]] = {
     torch.sym_float: lambda x: x,
     math.sqrt: sqrt,
@@ -381,4 +391,4 @@ def _nothing(op: str, dtype: DType) -> float:
     if not isinstance(identity, str):
         return identity
     sign = -1 if identity == "lowest" else 1
-    return sign * math.inf if dtype.is_float else 0
+    return sign * inf if dtype.is_float else 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from onegraph.base.constants import inf
 from onegraph.compiler.lower.arguments import listed, number_of, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.registry import MaybeView, lower
@@ -87,7 +87,7 @@ def max_pool(
     plane = x.shape[windows.first :]
 
     def value(cell: Cell, at: tuple[Index, ...]) -> Sequence[Scalar]:
-        return [windows.load(cell, at, -math.inf)]
+        return [windows.load(cell, at, -inf)]
 
     def place(cell: Cell, at: tuple[Index, ...]) -> Sequence[Scalar]:
         """Padding comes after every element, so that a window of -inf names an element."""
@@ -95,7 +95,7 @@ def max_pool(
         inside = windows.inside(cell, places)
         number = cell.index(flatten(places, plane))
         beyond = cell.index(product(plane))
-        return [windows.load(cell, at, -math.inf), number if inside is None else where(inside, number, beyond)]
+        return [windows.load(cell, at, -inf), number if inside is None else where(inside, number, beyond)]
 
     largest = g.reduction("max", shape, windows.shape, x.dtype, value)
     return largest, g.reduction("argmax", shape, windows.shape, I64, place)
@@ -236,7 +236,7 @@ def _adaptive_max_pool(rank: int) -> Any:
                 if test.operand is not True:
                     inside = test if inside is None else inside & test
             found = cell.load(x, [*cell.position[:first], *places], inside)
-            return found if inside is None else where(inside, found, -math.inf), places, inside
+            return found if inside is None else where(inside, found, -inf), places, inside
 
         def value(cell: Cell, at: tuple[Index, ...]) -> Sequence[Scalar]:
             return [element(cell, at)[0]]

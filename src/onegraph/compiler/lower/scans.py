@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from onegraph.base.constants import inf
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.registry import MaybeView, lower
@@ -62,10 +62,10 @@ def logcumsumexp(g: Lowerer, x: View, dim: Any) -> MaybeView:
     def combine(total: Scalar, value: Scalar) -> Scalar:
         low = where(s.isnan(total), total, where(total < value, total, value))
         high = where(s.isnan(total), total, where(total < value, value, total))
-        is_sum = low.ne(high) | (s.absolute(low) < math.inf)
+        is_sum = low.ne(high) | (s.absolute(low) < inf)
         return where(is_sum, s.log1p(s.exp(low - high)) + high, value)
 
-    return running_total(g, x, dim, -math.inf, combine)
+    return running_total(g, x, dim, -inf, combine)
 
 
 def _extreme(op: str) -> Any:
@@ -79,8 +79,8 @@ def _extreme(op: str) -> Any:
             )
         d = dim_of(dim, x.rank)
         bits = x.dtype.bits
-        lowest = -math.inf if x.dtype.is_float else -(1 << bits - 1) if x.dtype.kind == "int" else 0
-        highest = math.inf if x.dtype.is_float else (1 << bits - (x.dtype.kind == "int")) - 1
+        lowest = -inf if x.dtype.is_float else -(1 << bits - 1) if x.dtype.kind == "int" else 0
+        highest = inf if x.dtype.is_float else (1 << bits - (x.dtype.kind == "int")) - 1
         start = (lowest if op == "ge" else highest) if x.dtype is not BOOL else op != "ge"
 
         def step(cell: Cell, state: list[Scalar]) -> Any:

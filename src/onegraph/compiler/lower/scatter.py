@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from onegraph.base.constants import inf
 from onegraph.compiler.lower.arguments import fits, number_of, static
 from onegraph.compiler.lower.indexing import at_position
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
@@ -50,7 +50,7 @@ _REDUCTIONS: dict[str, tuple[Combine, Callable[[DType], float]]] = {
 
 def _limits(dtype: DType) -> tuple[float, float]:
     if dtype.is_float:
-        return -math.inf, math.inf
+        return -inf, inf
     if dtype is BOOL:
         return False, True
     bits = dtype.bits

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from onegraph.base.constants import inf
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.arguments import number_of
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
@@ -133,7 +134,7 @@ def vector_norm(
     if not x.dtype.is_float or (math.isinf(power) and empty):
         return NotImplemented
     result = g.result.dtype
-    gather = "max" if power == math.inf else "min" if power == -math.inf else "sum"
+    gather = "max" if power == inf else "min" if power == -inf else "sum"
     compute = result.compute
     terms = g.pointwise(x.shape, compute, lambda cell: norm_term(cell.load(x).to(compute), power))
     total = reduce(g, gather, terms, dim, compute, keepdim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import ONE, ZERO, Index, Symbol, product
@@ -60,7 +61,7 @@ class View:
         """The same elements in the same (row-major) order with another shape."""
         if shape == self.shape:
             return self
-        return self.reindexed(shape, lambda x: unflatten(flatten(x, shape), self.shape))
+        return self.reindexed(shape, lambda x: _renumbered(x, shape, self.shape))
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
@@ -70,14 +71,23 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
     return tuple(next((n for n in sizes if n != ONE), ONE) for sizes in zip(*padded, strict=True))
 
 
+# Most shapes of a network come again in each of its layers.
+@lru_cache(maxsize=1 << 10)
 def axes_of(shape: Shape, prefix: str = "d") -> tuple[Symbol, ...]:
     """A symbol per dimension."""
-    return tuple(Symbol(f"{prefix}{k}", size) for k, size in enumerate(shape))
+    return tuple([Symbol(f"{prefix}{k}", size) for k, size in enumerate(shape)])
 
 
-def coordinates(axes: Sequence[Symbol]) -> tuple[Index, ...]:
+@lru_cache(maxsize=1 << 10)
+def coordinates(axes: tuple[Symbol, ...]) -> tuple[Index, ...]:
     """The symbols as expressions; an axis that has one element only is at 0."""
-    return tuple(ZERO if axis.extent == ONE else Index.of(axis) for axis in axes)
+    return tuple([ZERO if axis.extent == ONE else Index.of(axis) for axis in axes])
+
+
+@lru_cache(maxsize=1 << 10)
+def _renumbered(position: tuple[Index, ...], shape: Shape, other: Shape) -> tuple[Index, ...]:
+    """The position in another shape of the element that has this one."""
+    return tuple(unflatten(flatten(position, shape), other))
 
 
 def flatten(position: Sequence[Index], shape: Shape) -> Index:

@@ -75,18 +75,16 @@ class _Assembler:
     def _needs(self, member: Member, found: set[str]) -> None:
         """The inner results that computing this member takes, at the position where it is computed."""
         seen: set[str] = set()
-
-        def visit(reader: Member) -> None:
-            for buffer, indices in reader.accesses:
+        readers = [member]
+        while readers:
+            for buffer, indices in readers.pop().accesses:
                 other = self.results.get(buffer)
                 if other is not None and self.is_inner(other):
                     if indices == other.written:
                         found.add(buffer)
                     if buffer not in seen:
                         seen.add(buffer)
-                        visit(other)
-
-        visit(member)
+                        readers.append(other)
 
     def _kept(self) -> set[str]:
         """The inner results that several loops need and that are too expensive to compute again."""

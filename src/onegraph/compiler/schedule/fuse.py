@@ -58,7 +58,8 @@ class Fuser:
         self.readers: dict[str, list[int]] = {}
         self.bytes = {name: value_of(product(b.type.shape)) * b.type.dtype.size for name, b in self.table.items()}
         self.versions: dict[int, int] = {}  # how many steps each group has
-        self.before: dict[int, set[int]] = {}  # the steps that must come before each
+        self.before: dict[int, set[int]] = {}  # the steps that must come before each group
+        self.last = list(range(len(program.steps)))  # the last step of each group
         self.joined = list(range(len(program.steps)))  # an earlier step that each is linked with, see `reach`
         several = rewritten(program)
         writers: dict[str, list[int]] = {}
@@ -151,19 +152,20 @@ class Fuser:
 
     def reaches_around(self, start: int, end: int) -> bool:
         """Whether a path leads from `start` to `end` through another step: then they cannot run together."""
-        todo = [self.home[n] for n in self.before_group(end) if self.home[n] not in (start, end)]
-        seen: set[int] = set()
-        lowest = self.reach(self.members(start)[0])
+        homes, before, last = self.home, self.before, self.last
+        seen = {homes[number] for number in before[end]} - {start, end}
+        todo = list(seen)
+        lowest = self.reach(start)
         while todo:
             at = todo.pop()
-            if at in seen or self.members(at)[-1] < lowest:
+            if last[at] < lowest:
                 continue
-            seen.add(at)
-            for number in self.before_group(at):
-                home = self.home[number]
+            for number in before[at]:
+                home = homes[number]
                 if home == start:
                     return True
-                if home != at:
+                if home not in seen:
+                    seen.add(home)
                     todo.append(home)
         return False
 
@@ -179,16 +181,11 @@ class Fuser:
             number = joined[number]
         return number
 
-    def members(self, home: int) -> tuple[int, ...]:
-        group = self.groups.get(home)
-        return group.steps if group is not None else (home,)
-
-    def before_group(self, home: int) -> set[int]:
-        return set().union(*(self.before[n] for n in self.members(home)))
-
     def adopt(self, group: Group, first: int, second: int) -> None:
         for home in (first, second):
             del self.groups[home], self.versions[home]
+        self.before[first] = (self.before[first] | self.before[second]).difference(group.steps)
+        self.last[first] = group.steps[-1]
         self.groups[group.steps[0]] = group
         self.versions[group.steps[0]] = len(group.steps)
         for number in group.steps:
@@ -231,7 +228,7 @@ class Fuser:
                 home = stack[-1]
                 if home not in state:
                     state[home] = False
-                    before = {self.home[n] for n in self.before_group(home)} - {home}
+                    before = {self.home[n] for n in self.before[home]} - {home}
                     stack += sorted((b for b in before if b not in state), reverse=True)
                 else:
                     stack.pop()

@@ -39,8 +39,9 @@ class Member:
     def moved(self, axes: Mapping) -> Member:
         """The same member in a group whose axes replace those of its own."""
         own = {own: axes.get(a, a) for own, a in self.axes.items()}
-        accesses = tuple((buffer, rename(indices, axes)) for buffer, indices in self.accesses)
-        return replace(self, axes=own, written=rename(self.written, axes), accesses=accesses)
+        values = as_indices(axes)
+        accesses = tuple((buffer, substituted(indices, values)) for buffer, indices in self.accesses)
+        return replace(self, axes=own, written=substituted(self.written, values), accesses=accesses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,12 @@ class Group:
         return sum(len(m.kernel.body) + (len(m.reduction.body) if m.reduction else 0) for m in self.members)
 
 
-def rename(indices: tuple[Index, ...], axes: Mapping) -> tuple[Index, ...]:
-    values = {own: Index.of(axis) for own, axis in axes.items()}
-    return tuple(index.substitute(values) for index in indices)
+def as_indices(axes: Mapping) -> dict[Symbol, Index]:
+    return {own: Index.of(axis) for own, axis in axes.items()}
+
+
+def substituted(indices: tuple[Index, ...], values: dict[Symbol, Index]) -> tuple[Index, ...]:
+    return tuple([index.substitute(values) for index in indices])
 
 
 def group_of(kernel: Kernel, number: int) -> Group | None:
@@ -83,16 +87,17 @@ def group_of(kernel: Kernel, number: int) -> Group | None:
     axes = {axis: Symbol(f"{axis.name}_{number}", axis.extent) for axis in kernel.axes}
     inner = {axis: Symbol(f"{axis.name}_{number}", axis.extent) for axis in (loop.axes if loop else ())}
     both = {**axes, **inner}
-    accesses = tuple(_accesses(kernel, both))
-    written = rename(place.indices, both)
+    values = as_indices(both)
+    accesses = tuple(_accesses(kernel, values))
+    written = substituted(place.indices, values)
     member = Member(kernel, stores[0].buffer, place.indices, loop, both, reads(kernel), written, accesses)
     return Group((member,), (number,), tuple(axes.values()), tuple(inner.values()))
 
 
-def _accesses(kernel: Kernel, axes: Mapping) -> Iterator[tuple[str, tuple[Index, ...]]]:
+def _accesses(kernel: Kernel, axes: dict[Symbol, Index]) -> Iterator[tuple[str, tuple[Index, ...]]]:
     for load in loads(kernel.body):
         assert isinstance(load.place, Coordinates)
-        yield load.buffer, rename(load.place.indices, axes)
+        yield load.buffer, substituted(load.place.indices, axes)
 
 
 def _reduction(kernel: Kernel) -> Loop | None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
@@ -26,7 +27,7 @@ from onegraph.compiler.body import Body
 from onegraph.compiler.kernels import stored_by
 from onegraph.compiler.schedule.cost import block_cost
 from onegraph.compiler.schedule.splice import Loader, Splicer, plain_load
-from onegraph.ir.index import ONE, Index, Symbol, product
+from onegraph.ir.index import ONE, ZERO, Index, Symbol, product
 from onegraph.ir.loop import (
     Block,
     Buffer,
@@ -138,7 +139,7 @@ def _pays(definition: Definition, buffer: Buffer, consumers: list[Kernel]) -> bo
     if not consumers:
         return True
     size = product(buffer.type.shape)
-    uses = sum((evaluations(kernel, buffer.name) for kernel in consumers), Index.of(0))
+    uses = sum((evaluations(kernel, buffer.name) for kernel in consumers), ZERO)
     if uses == size:
         return len(definition.body) < MAX_STATEMENTS
     if sum(isinstance(s, Let) and isinstance(s.value, Load) for s in definition.body) > MAX_LOADS:
@@ -152,20 +153,19 @@ def _pays(definition: Definition, buffer: Buffer, consumers: list[Kernel]) -> bo
 
 def evaluations(kernel: Kernel, buffer: str) -> Index:
     """How often a kernel loads an element of the buffer."""
-    total = Index.of(0)
+    return _evaluations(kernel.body, buffer, kernel.axes, kernel.axes)
 
-    def visit(block: Block, axes: tuple[Symbol, ...], outer: tuple[Symbol, ...]) -> None:
-        nonlocal total
-        for statement in block:
-            match statement:
-                case Let(value=Load(buffer=name, place=Coordinates(indices))) if name == buffer:
-                    used = {symbol for index in indices for symbol in index.symbols}
-                    inner = axes if any(symbol not in outer for symbol in used) else outer
-                    total = total + product([axis.extent or ONE for axis in inner])
-                case Loop(inner_axes, body):
-                    visit(body, (*axes, *inner_axes), axes)
 
-    visit(kernel.body, kernel.axes, kernel.axes)
+def _evaluations(block: Block, buffer: str, axes: tuple[Symbol, ...], outer: tuple[Symbol, ...]) -> Index:
+    total = ZERO
+    for statement in block:
+        match statement:
+            case Let(value=Load(buffer=name, place=Coordinates(indices))) if name == buffer:
+                used = {symbol for index in indices for symbol in index.symbols}
+                inner = axes if any(symbol not in outer for symbol in used) else outer
+                total = total + product([axis.extent or ONE for axis in inner])
+            case Loop(inner_axes, body):
+                total = total + _evaluations(body, buffer, (*axes, *inner_axes), axes)
     return total
 
 
@@ -182,26 +182,9 @@ class _Rebuilder(Splicer):
     """Copies a kernel, with definitions in place of loads."""
 
     def __init__(self, kernel: Kernel, inlined: Mapping[str, Definition]) -> None:
-        super().__init__(Body(kernel.axes, volatile=stored_by(kernel)), self.resolve, {})
-        self.inlined = inlined
-        self._begin(kernel)
-
-    def _begin(self, kernel: Kernel) -> None:
-        """A kernel that begins with the element of a definition at its own place goes on from what that was built in.
-
-        It has the same statements as if they were copied: in a chain, that would be done for each of its links.
-        """
-        match kernel.body[0]:
-            case Let(name, _, Load(buffer, Coordinates(indices), None)) if buffer in self.inlined:
-                definition = self.inlined[buffer]
-            case _:
-                return
-        built = definition.built
-        same = definition.axes == kernel.axes and definition.place == indices
-        if built is None or not same or stored_by(kernel) & built.loaded:
-            return
-        self.body = built.going_on(stored_by(kernel))
-        self.names[name] = definition.stored
+        body, names = begun(kernel, inlined)
+        super().__init__(body, partial(_resolve, body, inlined), {})
+        self.names.update(names)
 
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Store):
@@ -210,11 +193,34 @@ class _Rebuilder(Splicer):
         elif not (isinstance(statement, Let) and statement.name in self.names):
             super().statement(statement)
 
-    def resolve(self, dtype: DType, buffer: str, indices: tuple[Index, ...], condition: Operand | None) -> Operand:
-        definition = self.inlined.get(buffer)
-        if definition is None:
-            return self.body.load(dtype, buffer, Coordinates(indices), condition)
-        return expand(self.body, definition, indices, condition, plain_load(self.body))
+
+def begun(kernel: Kernel, inlined: Mapping[str, Definition]) -> tuple[Body, Mapping[str, Operand]]:
+    """A kernel that begins with the element of a definition at its own place goes on from what that was built in.
+
+    It has the same statements as if they were copied: in a chain, that would be done for each of its links.
+    """
+    stored = stored_by(kernel)
+    match kernel.body[0]:
+        case Let(name, _, Load(buffer, Coordinates(indices), None)) if buffer in inlined:
+            definition = inlined[buffer]
+            same = definition.axes == kernel.axes and definition.place == indices
+            if same and definition.built is not None and not stored & definition.built.loaded:
+                return definition.built.going_on(stored), {name: definition.stored}
+    return Body(kernel.axes, volatile=stored), {}
+
+
+def _resolve(
+    body: Body,
+    inlined: Mapping[str, Definition],
+    dtype: DType,
+    buffer: str,
+    indices: tuple[Index, ...],
+    condition: Operand | None,
+) -> Operand:
+    definition = inlined.get(buffer)
+    if definition is None:
+        return body.load(dtype, buffer, Coordinates(indices), condition)
+    return expand(body, definition, indices, condition, plain_load(body))
 
 
 def expand(

@@ -15,6 +15,14 @@ from onegraph.torchlib.strides import is_certainly_dense, is_certainly_equal, is
 aten = torch.ops.aten
 
 
+@rule(aten.select_backward.default)
+def select_backward(gradient: Tensor, shape: Sequence[int], dim: int, index: int) -> Layout | None:
+    if not -len(shape) <= dim < len(shape):
+        return None
+    size, rest = shape[dim], [n for at, n in enumerate(shape) if at != dim % len(shape)]
+    return laid_out(shape, gradient.dtype) if -size <= index < size and list(gradient.shape) == rest else None
+
+
 @rule(aten.embedding.default, general=True)
 def embedding(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Layout | None:
     if weight.dim() != 2:

@@ -56,3 +56,12 @@ def negative_log_likelihood(
         return None
     shape = target.shape if reduction == _NONE else ()
     return laid_out(shape, x.dtype), laid_out((), x.dtype)
+
+
+@rule(aten.nll_loss_backward.default)
+def gradient_of_negative_log_likelihood(
+    gradient: Tensor, x: Tensor, target: Tensor, weight: Any, reduction: int, ignored: int, total: Tensor
+) -> Layout | None:
+    losses = negative_log_likelihood(x, target, weight, reduction, ignored)
+    fits = losses is not None and gradient.shape == losses[0][0] and gradient.dtype == total.dtype == x.dtype
+    return laid_out(x.shape, x.dtype) if fits and total.numel() == 1 else None

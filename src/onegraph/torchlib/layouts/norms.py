@@ -27,6 +27,28 @@ def layer_norm(x: Tensor, shape: list[int], weight: Any, bias: Any, eps: float) 
     return laid_out(x.shape, x.dtype), statistics, statistics
 
 
+@rule(aten.native_layer_norm_backward.default)
+def layer_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    shape: list[int],
+    mean: Tensor,
+    scale: Tensor,
+    weight: Any,
+    bias: Any,
+    wanted: list[bool],
+) -> tuple[Layout | None, ...] | None:
+    parameters = [p for p in (weight, bias) if p is not None]
+    if any(t.dtype != x.dtype for t in (gradient, mean, scale, *parameters)) or gradient.shape != x.shape:
+        return None
+    if not x.is_floating_point() or any(list(p.shape) != list(shape) for p in parameters):
+        return None
+    given = (x, weight, bias)
+    if any(is_wanted and value is None for value, is_wanted in zip(given, wanted, strict=True)):
+        return None
+    return tuple(laid_out(t.shape, t.dtype) if is_wanted else None for t, is_wanted in zip(given, wanted, strict=True))
+
+
 @rule(aten.native_group_norm.default)
 def group_norm(
     x: Tensor, weight: Any, bias: Any, images: int, channels: int, pixels: int, groups: int, eps: float

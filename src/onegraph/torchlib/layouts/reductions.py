@@ -141,6 +141,12 @@ def softmax(x: Tensor, dim: int, half_to_float: bool) -> Layout | None:
     return laid_out(x.shape, x.dtype)
 
 
+@rule(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)
+def softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Layout | None:
+    same = gradient.dtype == output.dtype == dtype and gradient.shape == output.shape and gradient.is_floating_point()
+    return laid_out(gradient.shape, dtype) if same and wrapped(dim, gradient) is not None else None
+
+
 @rule(aten._safe_softmax.default)
 def safe_softmax(x: Tensor, dim: int, dtype: Any = None) -> Layout | None:
     return softmax(x, dim, False) if dtype is None and wrapped(dim, x) is not None else None

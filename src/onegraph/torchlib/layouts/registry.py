@@ -12,7 +12,7 @@ from onegraph.torchlib.private import OpOverload
 from onegraph.torchlib.strides import contiguous, filled
 
 Layout = tuple[Sequence[int], Sequence[int], torch.dtype]  # sizes, strides, type
-Rule = Callable[..., "Layout | tuple[Layout, ...] | None"]
+Rule = Callable[..., "Layout | tuple[Layout | None, ...] | None"]
 RULES: dict[OpOverload, Rule] = {}
 #: Those whose rules serve symbolic sizes, too: torch's meta kernels ask for the numbers.
 OF_SYMBOLS: set[OpOverload] = set()

@@ -75,6 +75,7 @@ def triangle(x: Tensor, diagonal: int = 0) -> Layout | None:
 
 @rule(
     *(aten.empty_like.default, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default),
+    aten.fill.Scalar,
 )
 def like(x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **others: Any) -> Layout | None:
     """The strides are kept, those of dimensions of size 1 too, which the meta kernels make anew."""
