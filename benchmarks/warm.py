@@ -61,7 +61,5 @@ def note(program: Program, turn: str, runs: Sequence[Cold], failed: Sequence[str
         parts.append(f"{best.packing:.3f} s of onegraph's {best.cpu:.3f} pack weights")
         parts += [f"{stage} {seconds:.3f}" for stage, seconds in slowest]
         if best.later:
-            parts.append(
-                f"the second call, which packs weights, takes {best.later[0]:.3f}, later ones {min(best.later[1:]):.3f}"
-            )
+            parts.append(f"later calls take {min(best.later):.3f}")
     return f"{program.name}, {turn}: {', '.join(parts)}" if parts else ""

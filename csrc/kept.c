@@ -37,7 +37,6 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *weakrefs;
     PyObject *make;
-    PyObject *once;  /* what the first call gets instead; NULL: nothing, or it was called */
     PyObject *value; /* NULL: there is none */
     Seen *seen;
     int64_t *itemsizes;
@@ -267,39 +266,6 @@ static PyObject *make_value(KeptObject *self, PyObject *const *args)
     return value;
 }
 
-static PyObject *first_of(PyObject *const *args, Py_ssize_t n, Py_ssize_t *place)
-{
-    for (*place = 0; *place < n; (*place)++) {
-        if (args[*place] != Py_None) {
-            return args[*place];
-        }
-    }
-    return NULL;
-}
-
-/* What a call gets that may be the only one: nothing is kept but whose it is. */
-static PyObject *call_once(KeptObject *self, PyObject *const *args)
-{
-    PyObject *once = self->once;
-    self->once = NULL;
-    Py_ssize_t place;
-    PyObject *first = first_of(args, self->n, &place), *value = NULL;
-    PyObject *clear = PyObject_GetAttrString((PyObject *)self, "clear");
-    PyObject *reference = clear == NULL || first == NULL ? NULL : PyWeakref_NewRef(first, clear);
-    Py_XDECREF(clear);
-    if (!PyErr_Occurred()) {
-        drop(self->seen, self->n);
-        if (reference != NULL) {
-            self->seen[place].reference = Py_NewRef(reference);
-            self->seen[place].known = first;
-        }
-        value = PyObject_Vectorcall(once, args, (size_t)self->n, NULL);
-    }
-    Py_XDECREF(reference);
-    Py_DECREF(once);
-    return value;
-}
-
 static PyObject *kept_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     KeptObject *self = (KeptObject *)object;
@@ -324,7 +290,7 @@ static PyObject *kept_call(PyObject *object, PyObject *const *args, size_t nargs
         }
     }
     if (value == NULL) {
-        return self->once != NULL ? call_once(self, args) : make_value(self, args);
+        return make_value(self, args);
     }
     self->calm++;
     return value;
@@ -334,31 +300,26 @@ Py_ssize_t kept_size(PyObject *object) { return ((KeptObject *)object)->n; }
 
 bool kept_is_free(PyObject *object)
 {
-    KeptObject *self = (KeptObject *)object;
-    for (Py_ssize_t i = 0; i < self->n; i++) {
-        if (self->seen[i].known != NULL) {
-            return false;
-        }
-    }
-    return self->value == NULL;
+    return ((KeptObject *)object)->value == NULL;
 }
 
 bool kept_is_of(PyObject *object, PyObject *const *args)
 {
     KeptObject *self = (KeptObject *)object;
-    Py_ssize_t place;
-    PyObject *first = first_of(args, self->n, &place);
-    return first == NULL || self->seen[place].known == first;
+    Py_ssize_t i = 0;
+    while (i < self->n && args[i] == Py_None) {
+        i++;
+    }
+    return i == self->n || self->seen[i].known == args[i];
 }
 
 static PyObject *kept_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"make", "itemsizes", "check", "once", NULL};
+    static char *names[] = {"make", "itemsizes", "check", NULL};
     static const char *const checks[] = {[BY_DIGEST] = "digest", [BY_WATCH] = "watch", [BY_VERSION] = "version"};
-    PyObject *make, *itemsizes, *once = Py_None;
+    PyObject *make, *itemsizes;
     const char *name;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!s|O:Kept", names, &make, &PyTuple_Type, &itemsizes, &name,
-                                     &once)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!s:Kept", names, &make, &PyTuple_Type, &itemsizes, &name)) {
         return NULL;
     }
     int check = BY_DIGEST;
@@ -378,7 +339,6 @@ static PyObject *kept_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     self->vectorcall = kept_call;
     self->make = Py_NewRef(make);
-    self->once = once == Py_None ? NULL : Py_NewRef(once);
     self->check = (Check)check;
     self->n = PyTuple_GET_SIZE(itemsizes);
     self->seen = PyMem_Calloc((size_t)self->n + 1, sizeof(Seen));
@@ -400,7 +360,6 @@ static PyObject *kept_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int kept_traverse(KeptObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->make);
-    Py_VISIT(self->once);
     Py_VISIT(self->value);
     for (Py_ssize_t i = 0; i < self->n && self->seen != NULL; i++) {
         Py_VISIT(self->seen[i].reference);
@@ -412,7 +371,6 @@ static int kept_clear(KeptObject *self)
 {
     forget(self);
     Py_CLEAR(self->make);
-    Py_CLEAR(self->once);
     return 0;
 }
 

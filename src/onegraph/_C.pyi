@@ -325,11 +325,7 @@ class KeptForEach:
     """Called as a Kept, of which it has one for each first tensor that is there."""
 
     def __new__(
-        cls,
-        make: Callable[..., Any],
-        itemsizes: tuple[int, ...],
-        check: Literal["digest", "watch", "version"],
-        once: Callable[..., Any] | None = None,
+        cls, make: Callable[..., Any], itemsizes: tuple[int, ...], check: Literal["digest", "watch", "version"]
     ) -> KeptForEach: ...
     def __call__(self, *tensors: Any) -> Any: ...
     @property

@@ -21,6 +21,7 @@ import pytest
 from import_graph import ROOT
 
 import onegraph
+import onegraph.capture.capture_frame  # noqa: F401  says how to trace functions of ours, which is nothing that a page has said
 from onegraph.capture.interp import functions
 from onegraph.tools.cli import main
 

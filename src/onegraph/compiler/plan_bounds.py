@@ -232,7 +232,7 @@ class PlanChecker:
         self.numbers(step.sizes)
         for pointer in step.operands:
             room, needed = self.at(pointer.slot).bytes, pointer.bytes or 0
-            self.require(0 <= pointer.offset < NUMBERS and 0 <= needed < NUMBERS >> 1, "an operand")
+            self.require(0 <= pointer.offset < REACH and 0 <= needed < NUMBERS >> 1, "an operand")
             end = REACH if room is None else room
             self.require(pointer.offset + needed <= end or not needed, "an operand behind its memory")
             used = self.used.get(pointer.slot)

@@ -228,7 +228,7 @@ def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
                 return mkldnn._linear_pointwise(rows(), keep(weight), None, *EPILOGUE)
             return mkldnn._convolution_pointwise(last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE)
 
-        found["packed"] = [partial(packed, keeping(recipe, check, at_once=True), weight) for weight in weights]
+        found["packed"] = [partial(packed, keeping(recipe, check), weight) for weight in weights]
     return found
 
 

@@ -29,7 +29,7 @@ from onegraph.base.dataclass import dataclass
 from onegraph.compiler.library.facts import fills_memory, is_ordinary, is_static, multiplied_in, present_shape
 from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
 from onegraph.compiler.library.nodes import as_type, call
-from onegraph.compiler.library.recipe import FOR_ONE_CALL, Check, Recipe, check_of, keeping
+from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -160,7 +160,7 @@ def _candidates(
         "onednn": [partial(lambda w: multiplied(w.t().to(within)), w) for w in seen],
     }
     if _may_pack(constant, check, rows):
-        keeps = [(keeping(_packing(weight, tall, rows), check, at_once=True), weight) for weight in weights]
+        keeps = [(keeping(_packing(weight, tall, rows), check), weight) for weight in weights]
         found["packed"] = [partial(lambda keep, weight: multiplied(keep(weight)), *pair) for pair in keeps]
     return found
 
@@ -169,14 +169,6 @@ def packed_weight(weight: Tensor, rows: int, tall: bool, dtype: torch.dtype) -> 
     """The weight as oneDNN wants it for so many rows of the other factor, in an element type."""
     packed: Tensor = mkldnn._reorder_linear_weight((weight.t() if tall else weight).to(dtype), rows)
     return packed
-
-
-def plain_weight(weight: Tensor, rows: int, tall: bool, dtype: torch.dtype) -> Tensor:
-    """The weight in its own order: oneDNN brings it into the other one in each call, and does the same with it."""
-    return (weight.t() if tall else weight).to(dtype)
-
-
-FOR_ONE_CALL[packed_weight] = plain_weight
 
 
 def _packing(weight: Tensor, tall: bool, rows: int) -> Recipe:

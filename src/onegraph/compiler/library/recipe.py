@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -47,10 +46,6 @@ class Recipe:
             return self.function(*(t if t is None else t.detach() for t in tensors), *self.settings)
 
 
-#: For what a recipe makes, what a call gets that may be the only one: slower to use, and equal in what it gives.
-FOR_ONE_CALL: dict[Callable[..., Tensor], Callable[..., Tensor]] = {}
-
-
 #: How it is noticed that a parameter has changed.
 Check = Literal["digest", "watch", "version"]
 
@@ -62,17 +57,14 @@ def check_of(config: Config) -> Check:
     return "watch" if config.watch_parameters and _C.can_watch() else "digest"
 
 
-def keeping(recipe: Recipe, check: Check, at_once: bool = False) -> Callable[..., Tensor]:
+def keeping(recipe: Recipe, check: Check) -> Callable[..., Tensor]:
     """The recipe as a callable that does its work again only when the tensors have changed.
 
-    What it has made is kept for each first tensor: a graph may run for several modules. Packing takes as long as
-    several calls, so it is done in the second one, unless `at_once`: many processes make but one. Where this torch has
-    not what native code needs for it, the work is done in every call.
+    What it has made is kept for each first tensor: a graph may run for several modules. Where this torch has not what
+    native code needs for it, the work is done in every call.
     """
-    plain = None if at_once else FOR_ONE_CALL.get(recipe.function)
-    once = None if plain is None else replace(recipe, function=plain)
     try:
-        return _C.KeptForEach(partial(_make, recipe), recipe.itemsizes, check, once)
+        return _C.KeptForEach(partial(_make, recipe), recipe.itemsizes, check)
     except NotImplementedError:
         return recipe
 
