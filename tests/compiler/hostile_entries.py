@@ -252,8 +252,9 @@ def wrong_number(turn: Turn) -> bool:
     else:
         return False
     unused = [c[i][3] for c, i in places(value) if i == "Alloc"]  # strides: those of one element do not matter
+    unused += [c[i] for c, i in places(value) if i == "KernelInfo"]  # bytes and operations: for reports
     found = [(c, i) for part in parts for c, i in places(part) if type(c[i]) in (int, float)]
-    found = [(c, i) for c, i in found if not any(c is strides for strides in unused)]
+    found = [(c, i) for c, i in found if not any(c is each for each in unused)]
     container, index = turn.chance.choice(found)
     container[index] = turn.chance.choice([n for n in BAD_NUMBERS if turn.kind == "plans" or n < 0])
     turn.seal(json.dumps(value).encode())

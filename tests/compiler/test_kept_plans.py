@@ -23,6 +23,7 @@ from onegraph.compile import EVENTS
 from onegraph.compiler import compile_graph, pipeline
 from onegraph.compiler.codegen import kernels
 from onegraph.compiler.cpu import CPU
+from onegraph.compiler.kept_graphs import KeptRecipe
 from onegraph.compiler.kept_plans import place_of
 from onegraph.compiler.pipeline import NativeGraph
 
@@ -306,3 +307,10 @@ def test_a_region_finds_what_was_kept(tmp_path: Path) -> None:
             onegraph.reset()
     finally:
         unsubscribe()
+
+
+@pytest.mark.parametrize(("module", "name"), [("linear", "partial"), ("linear", "nothing"), ("recipe", "Recipe")])
+def test_a_recipe_is_a_function_of_the_library(module: str, name: str) -> None:
+    assert KeptRecipe("linear", "packed_weight", (), ()).made().function.__name__ == "packed_weight"
+    with pytest.raises(ValueError, match="has no function"):
+        KeptRecipe(module, name, (), ()).made()

@@ -6,7 +6,8 @@ Of tensors it has small constants only. Parameters and inputs are given to each 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -37,7 +38,11 @@ class KeptRecipe:
     itemsizes: tuple[int, ...]
 
     def made(self) -> Recipe:
-        function: Callable[..., torch.Tensor] = getattr(importlib.import_module(LIBRARY + self.module), self.function)
+        """Raises ValueError where the library has no such function of its own."""
+        home = LIBRARY + self.module
+        function = vars(importlib.import_module(home)).get(self.function)
+        if not isinstance(function, FunctionType) or function.__module__ != home:
+            raise ValueError(f"{home} has no function {self.function}")
         return Recipe(function, self.settings, self.itemsizes)
 
 

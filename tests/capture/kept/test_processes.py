@@ -18,6 +18,7 @@ from capture.kept.children import in_child, listening
 from torch import nn
 
 import onegraph
+from onegraph.capture.kept import store
 
 SCALE = 2.0
 Program = Callable[[Callable[..., Any]], Any]
@@ -365,6 +366,26 @@ def test_hooks_of_all_modules(tmp_path: Path) -> None:
 
     for _ in range(2):
         in_child(both)
+
+
+@pytest.mark.parametrize("raising", [False, True])
+def test_a_defect_in_reading_is_raised_where_that_is_asked_for(raising: bool, tmp_path: Path) -> None:
+    options = {"verify": False, "cache_dir": tmp_path, "raise_compiler_errors": raising}
+
+    def fail(*args: Any) -> Any:
+        raise NotImplementedError("a defect")
+
+    def run(capture_of: Any) -> list[str]:
+        said, store.capture_of = listening(), capture_of
+        onegraph.compile(stepping, options=options)(torch.ones(2))
+        return said
+
+    assert in_child(run, store.capture_of) == ["CaptureKept"]
+    if raising:
+        with pytest.raises(AssertionError, match="NotImplementedError: a defect"):
+            in_child(run, fail)
+    else:
+        assert in_child(run, fail) == ["CaptureMissed", "CaptureKept"]
 
 
 def test_what_has_no_text_costs_the_entry(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from onegraph.base.dataclass import dataclass
 from onegraph.base.keeping import Kept, Reload, digest_of
 from onegraph.capture.captured import FrameStart, Skipped
 from onegraph.capture.kept.rows import Stale
-from onegraph.capture.kept.store import frame_name, read_entry, settings_of, shows_all
+from onegraph.capture.kept.store import DAMAGED, frame_name, read_entry, settings_of, shows_all
 from onegraph.capture.replacement import Translated
 from onegraph.capture.symbolic.shape_policy import History
 
@@ -55,7 +55,7 @@ class Saved:
 
             try:
                 made = read_entry(data, self.reload, outgrown, start, history, replace(cx, code=self.entries))
-            except (Stale, ValueError, LookupError, TypeError, AttributeError) as error:
+            except (Stale, *DAMAGED) as error:
                 why = f"{error}"
                 cx.emit(ev.CaptureMissed(cx.frame, why))
                 continue

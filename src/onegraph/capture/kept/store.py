@@ -7,6 +7,7 @@ into a place that is free, or has an entry that did not hold.
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Callable
 from dataclasses import field, replace
 from functools import partial
@@ -38,6 +39,8 @@ ASIDE = frozenset({
     "perf_map", "recompile_limit", "accumulated_recompile_limit", "fail_on_recompile_limit_hit", "error_on_recompile",
     "share_versions", "disable", "backend",
 })  # fmt: skip
+#: What reading an entry raises that nobody has written so. Anything else is a defect of ours.
+DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError, zlib.error)
 
 
 class Unfit(Stale):
@@ -80,6 +83,8 @@ class Shelf:
                 cx.emit(ev.CaptureMissed(cx.frame, f"{why}"))
                 self.stale.append(slot)
             except Exception as why:  # nobody has written such an entry: it is the first to be replaced
+                if cx.config.raise_compiler_errors and not isinstance(why, DAMAGED):
+                    raise
                 cx.emit(ev.CaptureMissed(cx.frame, f"{type(why).__name__}: {why}"))
                 self.free.insert(0, slot)
         cx.emit(ev.DiskSearched(cx.frame, "capture", found=made is not None))
