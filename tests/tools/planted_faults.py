@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
@@ -32,8 +33,8 @@ from onegraph.compiler.lower import registry
 from onegraph.ir.loop_text import format_program, parse_program
 
 aten = torch.ops.aten
-partition = sys.modules["onegraph.autograd.partition"]  # the package has the function of that name
-plan = sys.modules["onegraph.compiler.memory.plan"]
+partition = import_module("onegraph.autograd.partition")  # the package has the function of that name
+plan = import_module("onegraph.compiler.memory.plan")
 Planted = Callable[[], AbstractContextManager[Any]]
 
 

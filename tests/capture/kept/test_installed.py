@@ -143,5 +143,5 @@ def with_artifacts(folder: Path, data: bytes) -> list[str]:
 def test_artifacts_are_found_on_another_machine(tmp_path: Path) -> None:
     """Digests of files stay where the files are."""
     said, data, kinds = in_child(artifacts, tmp_path / "first")
-    assert said == ["CaptureKept"] and kinds == ["captures", "objects", "plans"]
+    assert said == ["CaptureKept"] and {"captures", "objects", "plans"} <= {*kinds} and "sources" not in kinds
     assert in_child(with_artifacts, tmp_path / "second", data) == ["CaptureLoaded"]
