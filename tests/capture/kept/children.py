@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -55,6 +56,7 @@ def listening() -> list[str]:
             said.append("CaptureLoaded")
         elif isinstance(event, ON_DISK):
             said.append(type(event).__name__)
+            print(event, file=sys.stderr, flush=True)  # shown where the test fails
 
     EVENTS.subscribe(note)
     return said
