@@ -15,7 +15,7 @@ import torch
 from capture.kept.children import in_child, listening
 
 import onegraph
-from onegraph.base.disk_cache import DiskCache
+from onegraph.base.disk_cache import USED, DiskCache
 from onegraph.capture.kept import installed
 from onegraph.capture.kept.installed import digest_of
 
@@ -128,6 +128,7 @@ def test_captures_are_found_on_another_machine(tmp_path: Path) -> None:
 
 
 def artifacts(folder: Path) -> tuple[list[str], bytes, list[str]]:
+    USED.clear()  # what other tests have found
     said = outcome(folder, nothing)
     found = onegraph.save_cache_artifacts()
     assert found is not None
