@@ -110,12 +110,13 @@ from pathlib import Path
 sys.path.append(sys.argv[1])
 from capture.kept.children import listening
 names = {"alpha", "beta", "gamma", "delta", "epsilon"}
+table = dict.fromkeys(sorted(names))
 def ordered(x):
     for number, name in enumerate(names):
         x = x * (number + len(name))
     return x, "".join(names)
 def unordered(x):
-    return x * len(names) if "alpha" in names else x
+    return x * len(table) if "alpha" in table else x
 said = listening()
 for function in (ordered, unordered):
     found = onegraph.compile(function)(torch.ones(2)), function(torch.ones(2))
