@@ -80,6 +80,7 @@ def test_a_change_that_matters_is_seen(change: Change, left: dict[bool, Path], t
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2000)
 def test_a_thousand_changes_are_seen(left: dict[bool, Path], tmp_path: Path) -> None:
     chance = random.Random(7)
     for count in range(SLOW):

@@ -68,6 +68,7 @@ def search(count: int, seed: int, root: Path) -> Counter[tuple[str, bool]]:
     return done
 
 
+@pytest.mark.timeout(2000)
 @pytest.mark.parametrize(("count", "seed"), [(6, 3), pytest.param(1000, 4, marks=pytest.mark.slow)])
 def test_entries_that_somebody_else_has_written(count: int, seed: int, tmp_path: Path) -> None:
     done = search(count, seed, tmp_path)

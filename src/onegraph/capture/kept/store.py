@@ -40,7 +40,10 @@ ASIDE = frozenset({
     "share_versions", "disable", "backend",
 })  # fmt: skip
 #: What reading an entry raises that nobody has written so. Anything else is a defect of ours.
-DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError, zlib.error)
+DAMAGED = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError, RecursionError, OSError,
+    zlib.error,
+)  # fmt: skip
 
 
 class Unfit(Stale):
