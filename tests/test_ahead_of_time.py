@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from capture.kept.children import in_child
 from torch import nn
 
 import onegraph
+from onegraph import ahead_of_time
 from onegraph.ahead_of_time import MAGIC
 from onegraph.base import events as ev
 from onegraph.base.bundle import Bundle, digest_of, packed, unpacked
@@ -282,7 +286,20 @@ def changed(saved: Path, path: Path, change: Callable[[dict[str, Any]], Any]) ->
     return path
 
 
-@pytest.mark.parametrize("name", ["onegraph", "source of onegraph", "torch", "Python", "LLVM"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "onegraph",
+        "source of onegraph",
+        "torch",
+        "Python",
+        "LLVM",
+        "NumPy",
+        "files of onegraph",
+        "files of torch",
+        "flags of Python",
+    ],
+)
 def test_other_versions(name: str, saved: Path, tmp_path: Path) -> None:
     path = changed(saved, tmp_path / "file", lambda about: about["made with"].update({name: "0.0"}))
     assert refused(path).startswith(f"they were made with {name} 0.0, and here is {name} ")
@@ -318,6 +335,24 @@ def test_another_program(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_settings(saved: Path) -> None:
     with onegraph.config.patch(memory_budget=0.25):
         assert refused(saved).endswith("the option memory_budget was 1.0, is 0.25")
+
+
+def test_entries_that_are_none(saved: Path, tmp_path: Path) -> None:
+    """With the right checksum."""
+    bundle = unpacked(MAGIC, saved.read_bytes())
+    for content in (b"", b"noise", zlib.compress(b"{}"), zlib.compress(b"[" * 99999)):
+        changed = [replace(each, content=content) if each.kind == "captures" else each for each in bundle.artifacts]
+        (tmp_path / "file").write_bytes(packed(MAGIC, Bundle(bundle.about, tuple(changed))))
+        assert refused(tmp_path / "file")
+
+
+def test_a_file_is_written_as_a_whole(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    monkeypatch.setattr(os, "replace", compiling)
+    with pytest.raises(AssertionError):
+        ahead_of_time.write(path, saved.read_bytes())
+    assert path.read_bytes() == b"before" and [*tmp_path.iterdir()] == [path]
 
 
 def test_what_cannot_be_saved(tmp_path: Path) -> None:

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from secrets import token_hex
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
+import numpy
 import torch
 
 from onegraph.base.arguments import check_target
@@ -26,6 +29,7 @@ from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import cache_of
 from onegraph.base.errors import InvalidArgument, LoadError, SaveError
 from onegraph.base.events import Location
+from onegraph.base.settings import config as settings
 from onegraph.capture.captured import Skipped
 from onegraph.capture.directives.hatches import beside
 from onegraph.capture.guards.guard import Guard
@@ -33,9 +37,10 @@ from onegraph.capture.guards.source import Arg, root_of
 from onegraph.capture.hook import Region, Version
 from onegraph.capture.kept.contents import code_digest
 from onegraph.capture.kept.entries import check_functions, made_of
+from onegraph.capture.kept.installed import digests, flags
 from onegraph.capture.kept.rows import Stale
 from onegraph.capture.kept.saved import Saved
-from onegraph.capture.kept.store import ASIDE, settings_of
+from onegraph.capture.kept.store import ASIDE, DAMAGED, settings_of
 from onegraph.compile import CompiledModule, compile, written
 from onegraph.compiler.made_with import Needs, check_facts, needs_of, versions
 from onegraph.reloading import objects_of, reloaded
@@ -44,6 +49,7 @@ NAME = b"onegraph program "
 MAGIC = NAME + b"1\n"
 F = TypeVar("F", bound=Callable[..., Any])
 NOT_COMPILED = "onegraph.save expects what onegraph.compile has given, got {}"
+CHANGED = "that were written since they were imported"
 NOT_CALLED = "{} has not been called yet: call it with each kind of input that is to be in the file, then save it"
 
 
@@ -90,7 +96,7 @@ def save(compiled: Any, path: str | Path, *, strict: bool = True) -> None:
     if not captures:
         raise SaveError(NOT_CALLED.format(name))
     about = {
-        "made with": versions(),
+        "made with": made_here(config),
         "needs": dataclasses.asdict(needs_of(config.target_cpu)),
         "program": {"name": name, "code": program_code(target), "parameters": parameters_of(target)},
         "settings": settings_of(config),
@@ -101,9 +107,7 @@ def save(compiled: Any, path: str | Path, *, strict: bool = True) -> None:
     artifacts = {each.key: Artifact("captures", each.key, each.data) for each in captures}
     for each in captures:
         artifacts |= {key: Artifact("objects", key, code) for key, code in each.code.items()}
-    data = packed(MAGIC, Bundle(about, tuple(artifacts.values())))
-    with open(path, "wb") as file:
-        file.write(data)
+    write(Path(path), packed(MAGIC, Bundle(about, tuple(artifacts.values()))))
 
 
 @beside
@@ -130,7 +134,7 @@ def load(path: str | Path, target: F) -> F:
     check_target(target)
     bundle = opened(path)
     try:
-        check_facts(texts_of(bundle.about, "made with"), versions())
+        check_facts(texts_of(bundle.about, "made with"), made_here(settings.over(Config.from_environment())))
         if lacking := needs_in(bundle).missing():
             raise ValueError(lacking)
         check_program(bundle.about, target)
@@ -140,19 +144,19 @@ def load(path: str | Path, target: F) -> F:
             check_functions(contents[key])
             captures.setdefault(frame, []).append(key)
         eager = {frame: Skipped(*fields) for frame, *fields in bundle.about["eager"]}
-        settings = texts_of(bundle.about, "settings")
+        made_for = texts_of(bundle.about, "settings")
         keywords = {**bundle.about["keywords"]}
         keywords["options"] = {name: tupled(value) for name, value in (keywords["options"] or {}).items()}
     except (ValueError, Stale) as why:
         raise LoadError(f"{path} cannot be loaded here: {why}") from None
-    except (LookupError, TypeError, AttributeError) as error:
+    except DAMAGED as error:
         raise LoadError(f"{path} says nothing that makes sense: {type(error).__name__}: {error}") from None
     compiled: Any = compile(target, **keywords)
     region = region_of(compiled)
-    region.saved = Saved(str(path), captures, eager, Entries(contents), settings, reloaded)
+    region.saved = Saved(str(path), captures, eager, Entries(contents), made_for, reloaded)
     for name, now in settings_of(region.cx.config).items():
-        if settings.get(name) != now:
-            raise LoadError(f"{path} cannot be loaded here: the option {name} was {settings.get(name)}, is {now}")
+        if made_for.get(name) != now:
+            raise LoadError(f"{path} cannot be loaded here: the option {name} was {made_for.get(name)}, is {now}")
     return compiled  # type: ignore[no-any-return]
 
 
@@ -227,6 +231,14 @@ def tupled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def made_here(config: Config) -> dict[str, str]:
+    """What a file depends on besides the program and the processor: versions, flags, and what sources hold, as captures
+    in the cache on disk do."""
+    own, of_torch = (each or CHANGED for each in digests(cache_of(config, "sources")))
+    kept = {"files of onegraph": own, "files of torch": of_torch, "flags of Python": f"{flags()}"}
+    return {**versions(), "NumPy": numpy.__version__, **kept}
+
+
 # ---- what it is of ---------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +284,17 @@ def tensor_text(found: tuple[str, tuple[int, ...]] | None) -> str:
 
 
 # ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file, whole or not at all: what stood there stays until it is."""
+    new = path.with_name(f".{path.name}.{token_hex(8)}")
+    try:
+        new.write_bytes(data)
+        os.replace(new, path)
+    except BaseException:  # a full disk, an interrupt
+        new.unlink(missing_ok=True)
+        raise
 
 
 def opened(path: str | Path) -> Bundle:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from compiler.hostile_entries import places
+
 Parts = dict[str, Any]
 BAD_NUMBERS = (-1, -7, 1 << 40, 1 << 63, -(1 << 63), 10**30, 1 << 31)
 #: What stands at no place of an entry.
@@ -224,15 +226,6 @@ def is_graph(place: tuple[Any, Any]) -> bool:
         return "KeptGraph" in json.loads(base64.b64decode(container[index]))
     except ValueError:
         return False
-
-
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Containers of a JSON value, with the index of each thing in them."""
-    found = []
-    if isinstance(value, dict | list):
-        for index, item in value.items() if isinstance(value, dict) else enumerate(value):
-            found += [(value, index), *places(item)]
-    return found
 
 
 def is_untouched(folder: Path) -> bool:

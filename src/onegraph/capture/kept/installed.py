@@ -55,8 +55,12 @@ def versions(config: Config) -> str | None:
     own, of_torch = digests(cache_of(config, "sources"))
     if own is None or of_torch is None:
         return None
-    flags = [getattr(sys.flags, name) for name in _FLAGS]
-    return f"{own} {sys.version} {flags} {torch.__version__} {of_torch} {numpy.__version__}"
+    return f"{own} {sys.version} {flags()} {torch.__version__} {of_torch} {numpy.__version__}"
+
+
+def flags() -> list[int]:
+    """The flags of Python that change what code does."""
+    return [getattr(sys.flags, name) for name in _FLAGS]
 
 
 @cache

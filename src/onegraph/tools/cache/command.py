@@ -18,7 +18,7 @@ from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import KINDS, LIMIT, MAGIC, DiskCache, content_of
 from onegraph.base.errors import InvalidArgument, OnegraphError
 from onegraph.base.text import columns
-from onegraph.compiler.made_with import check_facts, facts, versions
+from onegraph.compiler.made_with import check_facts, facts
 from onegraph.tools.cache import artifacts
 from onegraph.tools.cache.entries import Entry, cache_folder, configured, entries_in, removed, sweep
 from onegraph.tools.cache.kinds import text_of
@@ -178,7 +178,7 @@ def _of_program(path: Path, bundle: Bundle) -> Found:
     """What `onegraph.save` has written."""
     made_with, needs = texts_of(bundle.about, "made with"), ahead_of_time.needs_in(bundle)
     try:
-        check_facts(made_with, versions())
+        check_facts(made_with, ahead_of_time.made_here(configured()))
         lacking = needs.missing()
     except ValueError as why:
         lacking = f"{why}"
