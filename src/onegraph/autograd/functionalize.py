@@ -38,6 +38,7 @@ from onegraph.torchlib.aten import (
 )
 from onegraph.torchlib.fake import LIFTS, FakeMode, FakeTensor
 from onegraph.torchlib.overlaps import is_written_twice
+from onegraph.torchlib.private import wait_tensor
 from onegraph.torchlib.recorder import AtenRecorder, Rule
 from onegraph.torchlib.state import without_modes
 from onegraph.torchlib.strides import is_certainly_equal, is_dense, memory_order
@@ -131,6 +132,8 @@ class Functionalizer(AtenRecorder):
         if is_mutable(func):
             return self._record_write(func, args, kwargs)
         result = func(*args, **kwargs)
+        if func is wait_tensor:
+            return self._record_wait(result)
         if func is aten.as_strided.default:
             args, kwargs = self._block_of(args[0], result), {}
         if func in LIFTS and not isinstance(args[0], FakeTensor):
@@ -146,6 +149,15 @@ class Functionalizer(AtenRecorder):
             self.bind_result(self.computed(func, args, kwargs, result), result)
             self._link(result, args[0], View(func, tuple(args[1:]), kwargs))
         return result
+
+    def _record_wait(self, tensor: Tensor) -> Tensor:
+        """Whoever uses a tensor, or a view of it, from here on uses it when it is complete."""
+        value, node = self.value_of(tensor), self.emit(wait_tensor, (tensor,), {}, tensor)
+        if value.family.root.node.op != "placeholder":
+            self._replace(tensor, node)
+        elif value.parent is None:  # which is no write
+            value.node = node
+        return tensor
 
     def _block_of(self, base: Tensor, result: Tensor) -> tuple[Any, ...]:
         """The arguments of `as_strided` on all of the memory that `base` looks at, as a tensor of one dimension.

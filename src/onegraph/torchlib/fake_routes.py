@@ -155,6 +155,7 @@ CORRECTIONS = {
     aten.rrelu_with_noise.default: _contiguous,
     aten.select_scatter.default: _without_overlap,
     aten.slice_scatter.default: _without_overlap,
+    private.wait_tensor: lambda result, tensor: tensor,
 }
 
 

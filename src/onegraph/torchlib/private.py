@@ -66,46 +66,15 @@ from torch.utils._pytree import (
 )
 
 __all__ = [
-    "HANDLED_DIRECTLY",
-    "META_HANDLERS",
-    "DataDependentOutputException",
-    "DeviceContext",
-    "DisableTorchDispatch",
-    "DisableTorchFunction",
-    "DispatchKey",
-    "DispatchKeySet",
-    "DynamicOutputShapeException",
-    "FakeTensor",
-    "FakeTensorConverter",
-    "FakeTensorMode",
-    "HigherOrderOperator",
-    "OpOverload",
-    "OpOverloadPacket",
-    "ScriptFunction",
-    "ScriptMethod",
-    "TensorBase",
-    "TorchDispatchMode",
-    "UnsupportedFakeTensorException",
-    "UnsupportedOperatorException",
-    "decomposition_table",
-    "disable_current_modes",
-    "dispatch_mode_stack",
-    "fake_impl",
-    "fake_impls",
-    "function_mode_stack",
-    "meta_table",
-    "operator_registry",
-    "pop_dispatch_mode",
-    "run_fallback_kernel",
-    "should_allow_numbers_as_tensors",
-    "tree_flatten",
-    "tree_flatten_with_path",
-    "tree_leaves",
-    "tree_map",
-    "tree_unflatten",
-    "treespec_dumps",
-    "treespec_loads",
-]
+    "HANDLED_DIRECTLY", "META_HANDLERS", "DataDependentOutputException", "DeviceContext", "DisableTorchDispatch",
+    "DisableTorchFunction", "DispatchKey", "DispatchKeySet", "DynamicOutputShapeException", "FakeTensor",
+    "FakeTensorConverter", "FakeTensorMode", "HigherOrderOperator", "OpOverload", "OpOverloadPacket",
+    "ScriptFunction", "ScriptMethod", "TensorBase", "TorchDispatchMode", "UnsupportedFakeTensorException",
+    "UnsupportedOperatorException", "decomposition_table", "disable_current_modes", "dispatch_mode_stack",
+    "fake_impl", "fake_impls", "function_mode_stack", "meta_table", "operator_registry", "pop_dispatch_mode",
+    "run_fallback_kernel", "should_allow_numbers_as_tensors", "tree_flatten", "tree_flatten_with_path", "tree_leaves",
+    "tree_map", "tree_unflatten", "treespec_dumps", "treespec_loads",
+]  # fmt: skip
 
 LOGGER = logging.getLogger("onegraph")
 
@@ -486,6 +455,21 @@ without_compiler = optional(
 )
 for _module in ("fft", "linalg", "nn.functional", "special"):
     optional(f"torch._refs.{_module}", "its operators have no kernels for fakes")
+#: Process groups by their names, which operators that communicate are given, and what is known of all of them.
+_GROUPS = "calls of torch.distributed break the graph"
+resolve_group = optional("torch.distributed.distributed_c10d._resolve_process_group", _GROUPS)
+_groups = optional("torch.distributed.distributed_c10d._world", _GROUPS, SimpleNamespace(pg_coalesce_state={}))
+#: It gives the tensor that it is given, when that is complete. Its schema says nothing of it.
+wait_tensor = optional("torch.ops._c10d_functional.wait_tensor.default", _GROUPS)
+#: The module of the functions that communicate and write to nothing; it is imported where they are used.
+FUNCTIONAL_COLLECTIVES = "torch.distributed._functional_collectives"
+
+
+def is_coalescing(group: Any) -> bool:
+    """Whether collectives of the group are collected, to be issued together."""
+    return group in _groups.pg_coalesce_state
+
+
 LOGS = feature(
     "torch's own logging knows nothing of onegraph",
     logger="torch._logging._internal.getArtifactLogger",

@@ -32,6 +32,7 @@ from onegraph.capture.guards.source import Arg, Const, FreeCell, Item, Seen, Sou
 from onegraph.capture.heap.admission import admit_object
 from onegraph.capture.heap.subclass_tensors import PLAIN_TENSORS, WrappedAlike, as_plain, is_transparent
 from onegraph.capture.heap.world import World
+from onegraph.capture.policy import distributed
 from onegraph.capture.policy.numpy import arrays, scalars
 from onegraph.capture.policy.numpy import random_numbers as numpy_random
 from onegraph.capture.policy.python import (
@@ -109,6 +110,7 @@ POLICIES = (
     copies,
     control_flow,
     custom_functions,
+    distributed,
     equality,
     flexible_attention,
     formatting,

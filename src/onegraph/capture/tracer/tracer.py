@@ -285,8 +285,9 @@ class Tracer(Frames, Containers):
             row = self.own_rows.get(id(function), row)
         if row is not NOTHING_KNOWN or type(function) is not types.FunctionType:
             return row
-        refuse = refusal_of(function)
-        return foreign_row(function) if refuse is None else Row(refuse=refuse)
+        if (refuse := refusal_of(function)) is None:
+            return foreign_row(function)
+        return row_of(function) if fill_late_rows(function) else Row(refuse=refuse)
 
     def _refuse_making(self, cls: type) -> None:
         """Break the graph where an instance would do something for real, when it is dropped or asked."""
