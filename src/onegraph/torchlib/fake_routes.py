@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -122,7 +123,7 @@ def _in_bounds(result: Any, x: Any, *_: Any, **__: Any) -> Any:
 
 
 # Where the meta kernel and the real one disagree.
-CORRECTIONS = {
+CORRECTIONS: dict[Any, Callable[..., Any]] = {
     aten.as_strided.default: _in_bounds,
     aten.as_strided_.default: _in_bounds,
     aten.as_strided_copy.default: _in_bounds,

@@ -9,15 +9,17 @@ import traceback
 from dataclasses import replace
 from functools import partial
 from types import CellType, CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.events import GraphBroken, Location
+from onegraph.base.late import late_module
 from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.breaks.reason import Unready
 from onegraph.capture.bytecode import decode, free_names
@@ -32,7 +34,6 @@ from onegraph.capture.guards.source import Arg, Const, FreeCell, Item, Seen, Sou
 from onegraph.capture.heap.admission import admit_object
 from onegraph.capture.heap.subclass_tensors import PLAIN_TENSORS, WrappedAlike, as_plain, is_transparent
 from onegraph.capture.heap.world import World
-from onegraph.capture.policy import distributed
 from onegraph.capture.policy.numpy import arrays, scalars
 from onegraph.capture.policy.numpy import random_numbers as numpy_random
 from onegraph.capture.policy.python import (
@@ -100,6 +101,11 @@ from onegraph.torchlib.shapes import LARGEST, Computed, Float
 from onegraph.torchlib.state import GlobalState, surely, tracing_suspended
 from onegraph.torchlib.wrappers import Wrapping, is_wrapper_class
 
+if TYPE_CHECKING:
+    from onegraph.capture.policy.distributed import prepare
+else:
+    prepare = late_module("onegraph.capture.policy.distributed").prepare
+
 POLICIES = (
     arrays,
     builtins,
@@ -110,7 +116,6 @@ POLICIES = (
     copies,
     control_flow,
     custom_functions,
-    distributed,
     equality,
     flexible_attention,
     formatting,
@@ -170,6 +175,8 @@ class Trace:
         self.fake.sizes.data.are_wanted = self.may_depend_on_data
         self.tracer.makes_checks = shapes.history.makes_checks
         self.tracer.own_rows |= message_rows(cx.config)
+        if dist.is_available() and dist.is_initialized():
+            prepare()
         self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()
         self.tracer.on_unhandled = partial(setattr, self.state, "unhandled", True)

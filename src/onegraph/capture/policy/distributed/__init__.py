@@ -1,7 +1,12 @@
-"""What the tracer does with process groups, meshes of devices, and what communicates."""
+"""What the tracer does with process groups, meshes of devices, and what communicates.
 
-import torch.distributed as dist
+It is imported where the process belongs to a group: elsewhere such calls are errors, which they say themselves.
+"""
 
-if dist.is_available():
-    from onegraph.capture.policy.distributed import collectives as collectives
-    from onegraph.capture.policy.distributed import groups as groups
+from onegraph.capture.policy.distributed import collectives, groups
+
+POLICIES = (collectives, groups)
+
+
+def prepare() -> None:
+    """There are rows when this module is there."""
