@@ -310,6 +310,26 @@ class FusionDone(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Transfer:
+    """A collective: the operator, the buffers of its results, the bytes that it holds, and what runs while it travels:
+    kernels, and operators of libraries."""
+
+    operator: str
+    results: tuple[str, ...]
+    size: int
+    kernels: tuple[str, ...]
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationScheduled(Event):
+    """When the collectives of a graph are issued and waited for."""
+
+    channel: ClassVar[str] = "communication"
+    transfers: tuple[Transfer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BoundsChecked(Event):
     """Under `verify`: every access of every kernel is proven to lie in its buffer, but for the `unproven` ones."""
 

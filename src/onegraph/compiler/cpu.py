@@ -17,6 +17,7 @@ from onegraph.compiler.schedule.drop_roundings import drop_roundings
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.fuse import fuse
 from onegraph.compiler.schedule.inline import inline
+from onegraph.compiler.schedule.overlap import overlap
 from onegraph.compiler.schedule.split_reductions import split_reductions
 from onegraph.compiler.schedule.unroll_and_jam import unroll_and_jam
 from onegraph.compiler.schedule.vectorize import vectorize
@@ -42,7 +43,8 @@ def schedule(machine: Machine) -> tuple[Pass[Program], ...]:
         Pass("absorb_views", absorb_views, "after flatten, when kernels no longer depend on the shapes of buffers"),
         Pass("split_axes", split_axes, "after flatten, where reshapes have left divisions that did not cancel"),
         Pass("merge_axes", merge_axes, "after splitting, which makes short axes that may continue others"),
-        Pass("vectorize", vectors, "last: it needs the final axes and body of each kernel"),
+        Pass("vectorize", vectors, "behind what changes kernels: it needs the final axes and body of each"),
+        Pass("overlap", overlap, "last: it orders the steps that there will be, and changes none"),
     )
 
 

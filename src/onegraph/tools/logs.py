@@ -107,6 +107,9 @@ def describe(event: Event) -> str:
             return f"lowered to {plural(kernels, 'kernel')}"
         case ev.FusionDone(kernels=kernels):
             return f"fused to {plural(kernels, 'kernel')}"
+        case ev.CommunicationScheduled(transfers=transfers):
+            overlapped = sum(bool(each.kernels or each.operators) for each in transfers)
+            return f"{plural(len(transfers), 'collective')}, of which {overlapped} travel while something is computed"
         case ev.BoundsChecked(kernels=kernels, unproven=unproven):
             return f"checked the bounds of {plural(kernels, 'kernel')}; {len(unproven)} accesses are not proven"
         case ev.MemoryPlanned(total=total, peak=peak):
@@ -139,4 +142,14 @@ def details(event: Event) -> list[str]:
             return event.details()
         case ev.Recompiled(cause=Location() as cause):
             return ["from user code:", *cause.traceback_lines()]
+        case ev.CommunicationScheduled(transfers=transfers):
+            return list(map(transfer_line, transfers))
     return []
+
+
+def transfer_line(transfer: ev.Transfer) -> str:
+    """A collective, and what runs while it travels."""
+    what = f"{', '.join(transfer.results)} = {transfer.operator}, {plural(transfer.size, 'byte')}"
+    meanwhile = [*transfer.kernels, *transfer.operators]
+    kernels, calls = plural(len(transfer.kernels), "kernel"), plural(len(transfer.operators), "library call")
+    return f"{what}: {kernels} and {calls} meanwhile" + (f": {', '.join(meanwhile)}" if meanwhile else "")

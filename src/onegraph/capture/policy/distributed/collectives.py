@@ -70,7 +70,7 @@ def _unknown(name: str) -> Callable[..., None]:
 
     def method(self: Waited, *args: Any, **kwargs: Any) -> None: ...
 
-    method.__qualname__ = f"Work.{name}"
+    method.__module__, method.__qualname__ = "torch.distributed", f"Work.{name}"
     breaks(COMMUNICATION, method)
     return method
 
