@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from onegraph.base.codec import Codec, Named, Unkept
 from onegraph.base.dataclass import dataclass
 from onegraph.torchlib import private
-from onegraph.torchlib.aten import OpOverload
+from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.object_names import name_of, named
 
@@ -114,6 +114,8 @@ def graph_of(data: bytes) -> GraphModule:
 
 
 def _called(target: Any) -> Any:
+    if isinstance(target, OpOverloadPacket) and target.overloads() == ["default"]:
+        target = target.default
     if isinstance(target, OpOverload):
         return target
     if target in (operator.getitem,):

@@ -7,35 +7,19 @@ same backend, is the same one to them; any other is another.
 from __future__ import annotations
 
 import weakref
-from dataclasses import field
 from typing import Any
 
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from onegraph.base.dataclass import dataclass
 from onegraph.capture.guards.predicates import Portable, Predicate
 from onegraph.torchlib import private
 
-
-@dataclass(frozen=True, slots=True)
-class GroupFacts(Predicate):
-    """A process group is as it was: its name, the ranks in it, the place of this process among them, its backend."""
-
-    name: str
-    ranks: tuple[int, ...]
-    rank: int
-    backend: str
-
-    def __call__(self, group: object) -> bool:
-        return facts_of(group) == self
-
-    def text(self, *what: str) -> str:
-        place = f"{self.rank} of {len(self.ranks)}"
-        return f"{what[0]} is the process group {self.name!r} ({self.backend}), and this process is {place} in it"
+#: Of a process group: its name, the ranks in it, the place of this process among them, its backend.
+GroupFacts = tuple[str, tuple[int, ...], int, str]
 
 
-def facts_of(group: object) -> GroupFacts | None:
+def group_facts(group: object) -> GroupFacts | None:
     """What guards know of a process group; None where it is none, or its collectives are collected now."""
     if not isinstance(group, dist.ProcessGroup) or private.is_coalescing(group):
         return None
@@ -43,7 +27,66 @@ def facts_of(group: object) -> GroupFacts | None:
         ranks, backend = dist.get_process_group_ranks(group), dist.get_backend(group)
     except (KeyError, ValueError):  # it was destroyed
         return None
-    return GroupFacts(group.group_name, tuple(ranks), group.rank(), backend)
+    return group.group_name, tuple(ranks), group.rank(), backend
+
+
+def mesh_facts(mesh: object) -> tuple[Any, ...] | None:
+    """What guards know of a mesh of devices; None where it is none."""
+    if type(mesh) is not DeviceMesh:
+        return None
+    place = mesh.get_coordinate()
+    groups = tuple([group_facts(mesh.get_group(dim)) for dim in range(mesh.ndim)] if place is not None else ())
+    ranks = tuple(mesh.mesh.flatten().tolist())
+    return mesh.device_type, tuple(mesh.shape), ranks, mesh.mesh_dim_names, place and tuple(place), groups
+
+
+class GroupIs(Predicate):
+    """A process group is as it was."""
+
+    def __init__(self, facts: GroupFacts) -> None:
+        self.facts = facts
+
+    def __call__(self, group: object) -> bool:
+        return group_facts(group) == self.facts
+
+    def text(self, *what: str) -> str:
+        name, ranks, rank, backend = self.facts
+        return (
+            f"{what[0]} is the process group {name!r} ({backend}) of the ranks {ranks}, of which this is number {rank}"
+        )
+
+
+class MeshIs(Predicate):
+    """A mesh of devices is as it was. Nobody changes one, so the same object is not asked again."""
+
+    def __init__(self, facts: tuple[Any, ...]) -> None:
+        self.facts = facts
+        self.seen: Any = None
+
+    def __call__(self, mesh: object) -> bool:
+        if self.seen is not None and self.seen() is mesh:
+            return True
+        if mesh_facts(mesh) != self.facts:
+            return False
+        self.seen = weakref.ref(mesh)
+        return True
+
+    def portable(self) -> MeshIs:
+        return MeshIs(self.facts)
+
+    def text(self, *what: str) -> str:
+        device, shape, ranks, _, place, _ = self.facts
+        return f"{what[0]} is the mesh {shape} of {device} over ranks {ranks}, and this process is at {place} in it"
+
+
+class Found(Portable):
+    """Where something is found, which is the same for equal parts."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
 
 
 def world_group(_: object) -> dist.ProcessGroup | None:
@@ -51,11 +94,11 @@ def world_group(_: object) -> dist.ProcessGroup | None:
     return dist.group.WORLD
 
 
-@dataclass(frozen=True, slots=True)
-class GroupNamed(Portable):
+class GroupNamed(Found):
     """The process group of a name."""
 
-    name: str
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def __call__(self, _: object) -> dist.ProcessGroup | None:
         try:
@@ -69,53 +112,21 @@ class GroupNamed(Portable):
         return f"process group {self.name!r} "
 
 
-@dataclass(frozen=True, slots=True)
-class MeshFacts(Predicate):
-    """A mesh of devices is as it was: nobody changes one, so that the same object is not asked again."""
-
-    device: str
-    ranks: Any
-    names: tuple[str, ...] | None
-    place: tuple[int, ...] | None
-    groups: tuple[GroupFacts | None, ...]
-    seen: list[Any] = field(default_factory=list, init=False, compare=False, repr=False)
-
-    def __call__(self, mesh: object) -> bool:
-        if self.seen and self.seen[0]() is mesh:
-            return True
-        if mesh_facts(mesh) != self:
-            return False
-        self.seen[:] = [weakref.ref(mesh)]
-        return True
-
-    def text(self, *what: str) -> str:
-        return f"{what[0]} is the mesh {self.ranks} of {self.device}, and this process is at {self.place} in it"
-
-
-def mesh_facts(mesh: object) -> MeshFacts | None:
-    """What guards know of a mesh of devices; None where it is none."""
-    if type(mesh) is not DeviceMesh:
-        return None
-    place = mesh.get_coordinate()
-    groups = tuple([facts_of(mesh.get_group(dim)) for dim in range(mesh.ndim)] if place is not None else ())
-    ranks = _as_tuples(mesh.mesh.tolist())
-    return MeshFacts(mesh.device_type, ranks, mesh.mesh_dim_names, None if place is None else tuple(place), groups)
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
-
-
-@dataclass(frozen=True, slots=True)
-class OfMesh(Portable):
+class OfMesh(Found):
     """What a method of a mesh gives: a part of it, or a process group."""
 
-    method: str
-    args: tuple[Any, ...]
+    def __init__(self, method: str, args: tuple[Any, ...]) -> None:
+        self.method, self.args = method, args
 
-    def __call__(self, mesh: DeviceMesh) -> Any:
+    def __call__(self, mesh: object) -> Any:
+        if type(mesh) is not DeviceMesh or self.method not in MESH_PARTS:
+            raise ValueError(f"{self.method} gives no part of a mesh")
         return getattr(mesh, self.method)(*self.args)
 
     @property
     def __name__(self) -> str:
         return f"{self.method}{self.args} of "
+
+
+#: The methods of a mesh that give parts of it, and groups.
+MESH_PARTS = frozenset({"get_group", "__getitem__"})

@@ -45,7 +45,7 @@ else:
 
 FORMAT = 1
 #: The namespaces of torch's own operators.
-OF_TORCH = frozenset({"aten", "prims", "prim", "mkldnn", "onednn"})
+OF_TORCH = frozenset({"aten", "prims", "prim", "mkldnn", "onednn", "_c10d_functional"})
 FORMAT_NAME = "onegraph"  # whose hash tells processes apart in which sets have other orders
 NO_BACKWARDS = Backwards((), frozenset())
 #: Of a fallback, what is the same in each process.

@@ -17,10 +17,13 @@ from onegraph.capture.breaks import COMMUNICATION, GraphBreak
 from onegraph.capture.breaks.hints import public_name
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
+from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.process_groups import (
+    GroupIs,
     GroupNamed,
+    MeshIs,
     OfMesh,
-    facts_of,
+    group_facts,
     mesh_facts,
     world_group,
 )
@@ -34,30 +37,32 @@ from onegraph.torchlib.state import untraced
 class ByFacts(TypeRule):
     """The object itself, as long as another one has the same facts."""
 
-    def __init__(self, facts: Callable[[object], Any]) -> None:
-        self.facts = facts
+    def guard_of(self, real: object) -> Predicate | None:
+        """What is guarded of it; None if nothing can be known."""
+        raise NotImplementedError
 
     def admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         with untraced():
-            facts = self.facts(real)
-        if facts is None:
+            guard = self.guard_of(real)
+        if guard is None:
             return admit_opaque(world, real, source, guarded)
-        world.guard(source, "type", type(real))
-        world.guard(source, "check", facts)
+        world.guard(source, "check", guard)  # of its class, too
         world.adopt_value(real, source)
         return real
 
 
 @rule_for(dist.ProcessGroup)
 class Groups(ByFacts):
-    def __init__(self) -> None:
-        super().__init__(facts_of)
+    def guard_of(self, real: object) -> Predicate | None:
+        facts = group_facts(real)
+        return None if facts is None else GroupIs(facts)
 
 
 @rule_for(DeviceMesh)
 class Meshes(ByFacts):
-    def __init__(self) -> None:
-        super().__init__(mesh_facts)
+    def guard_of(self, real: object) -> Predicate | None:
+        facts = mesh_facts(real)
+        return None if facts is None else MeshIs(facts)
 
 
 @rule_for(type(dist.ReduceOp.SUM))
