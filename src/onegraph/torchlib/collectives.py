@@ -1,6 +1,7 @@
 """Collectives that write to their arguments, in terms of those that make new tensors.
 
-Autograd knows nothing of the writes, nor do the versions of tensors, as in eager mode: they go through `data`.
+Autograd knows nothing of the writes, as in eager mode. Where gloo writes itself, versions do not count it either: such
+writes go through `data`. Others it copies into the outputs, which counts as a write (or several), and does here.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def all_gather_into_tensor(output: Tensor, tensor: Tensor, group: Group) -> None
     check(output, tensor)
     if output.numel() != group.size() * tensor.numel():
         raise NotFollowed(SIZES)
-    output.data.copy_(gathered(tensor, group).view(output.shape))
+    output.detach().copy_(gathered(tensor, group).view(output.shape))
 
 
 def all_gather(outputs: Sequence[Tensor], tensor: Tensor, group: Group) -> None:
@@ -87,7 +88,7 @@ def all_gather(outputs: Sequence[Tensor], tensor: Tensor, group: Group) -> None:
         raise NotFollowed(SIZES)
     parts = gathered(tensor, group).view(group.size(), *tensor.shape)
     for number, output in enumerate(outputs):
-        output.data.copy_(parts[number])
+        output.detach().copy_(parts[number])
 
 
 def reduce_scatter_tensor(output: Tensor, tensor: Tensor, op: Any, group: Group) -> None:
@@ -95,7 +96,7 @@ def reduce_scatter_tensor(output: Tensor, tensor: Tensor, op: Any, group: Group)
     if tensor.numel() != group.size() * output.numel():
         raise NotFollowed(SIZES)
     scatter = getattr(functional(), current("reduce_scatter_tensor"))
-    output.data.copy_(scatter(tensor.data.reshape(-1), reduction(op), 0, group).view(output.shape))
+    output.detach().copy_(scatter(tensor.data.reshape(-1), reduction(op), 0, group).view(output.shape))
 
 
 def all_to_all_single(output: Tensor, tensor: Tensor, taken: Any, given: Any, group: Group) -> None:
