@@ -60,5 +60,6 @@ def find(folder: Path) -> Any:
 
 def test_captures_are_found_by_the_rank_that_they_are_of(tmp_path: Path) -> None:
     results = [[3, 3], [4, 4]]
-    assert [result for _, result in two_processes(find, tmp_path)] == results
+    for _ in range(2):  # of those that store at the same time, one may be first only
+        assert [result for _, result in two_processes(find, tmp_path)] == results
     assert two_processes(find, tmp_path) == [([True], result) for result in results]

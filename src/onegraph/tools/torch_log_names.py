@@ -61,7 +61,7 @@ _GPU = "a replay of a GPU's work is not recorded"
 _STEPS = "instructions are not told one by one: onegraph.comptime shows what is known at a line"
 _AUTOTUNING = "library calls are chosen by measuring them, and kernels have nothing to tune"
 _FUSION = "what is fused is said under ir_post_fusion"
-_DISTRIBUTED = "communication runs between graphs, as it is written"
+_DISTRIBUTED = "collectives stay what they are, in the order of the program"
 _BACKWARD = "the backward pass is compiled with its forward pass: aot_graphs"
 
 #: Artifacts under which onegraph has nothing to say, and why.
