@@ -133,8 +133,8 @@ DATA_LOADING = _define(
 COMMUNICATION = _define(
     "communication",
     "call of {name}, which talks to other processes",
-    "Collectives over tensors are captured. This call is none of them, or asks for what their operators do not do: it must "
-    "happen when the program runs, in the order of the other processes.",
+    "Collectives over tensors are captured. This call is none of them, or asks for what their operators do not do: "
+    "it must happen when the program runs, in the order of the other processes.",
     "communicate outside of the compiled function",
 )
 LOGGING = _define(
