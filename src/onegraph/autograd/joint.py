@@ -42,6 +42,7 @@ from onegraph.autograd.spec import (
     Strided,
     Tangent,
     Watched,
+    Wrapped,
     base_of,
 )
 from onegraph.autograd.trace import (
@@ -79,6 +80,7 @@ from onegraph.torchlib.primals import (
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState, saving_plainly, without_autocast
 from onegraph.torchlib.strides import is_certainly_dense
+from onegraph.torchlib.wrappers import Wrapping, is_wrapper
 
 #: In the `meta` of nodes that the forward pass has recorded: they have the same names whatever is differentiated.
 IS_FORWARD = "is_forward"
@@ -357,6 +359,10 @@ def gradient_of(value: Tensor | None, tangents: Sequence[Tensor], returned: Retu
     """What the caller takes as a gradient. One that repeats memory, or has gaps, is a view, as eager's is."""
     if value is None:
         return None
+    if is_wrapper(value):
+        wrapping = Wrapping.of(value)
+        held = [gradient_of(part, tangents, returned) for part in wrapping.parts_of(value)]
+        return Wrapped(wrapping, tuple(part for part in held if part is not None and not isinstance(part, Wrapped)))
     origin = returned.recorder.value_of(value).family.root.tensor
     if value is origin or is_certainly_dense(value) or not is_laid_over(value, origin):
         return whole_gradient(value, tangents, returned)

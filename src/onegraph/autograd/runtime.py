@@ -21,6 +21,7 @@ from onegraph.autograd.spec import (
     Replayed,
     Strided,
     Tangent,
+    Wrapped,
     base_of,
 )
 from onegraph.base.late import late_module
@@ -193,6 +194,9 @@ def gradient(place: Gradient, results: Sequence[Any], laid: Sequence[Tensor], gi
             whole = gradient(base, results, laid, laid)
             assert whole is not None
             return laid_over(whole, size, stride, offset, results)
+        case Wrapped(wrapping, parts):
+            held = [gradient(part, results, laid, given) for part in parts]
+            return wrapping.made([part for part in held if part is not None])
         case None:
             return None
         case _:

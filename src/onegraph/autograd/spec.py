@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from onegraph.base.dataclass import dataclass
+from onegraph.torchlib.wrappers import Wrapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,15 @@ class Part:
     offset: int | Computed
 
 
-Gradient = Computed | Tangent | Part | None
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """A gradient that is a wrapper of others: that of a plain tensor in the place of a wrapper."""
+
+    wrapping: Wrapping
+    parts: tuple[Computed | Tangent | Part, ...]
+
+
+Gradient = Computed | Tangent | Part | Wrapped | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +290,8 @@ def _gradient_text(gradient: Gradient, half: Half) -> str:
             return f"tangent {half.tangents[position]}"
         case Computed(index):
             return f"gradient {index}"
+        case Wrapped(wrapping, parts):
+            return f"a {wrapping.__name__} of {', '.join(_gradient_text(part, half) for part in parts)}"
         case Part(base, size, stride, offset):
             return f"{_gradient_text(base, half)} as {list(size)}, strides {list(stride)}, offset {offset}"
 

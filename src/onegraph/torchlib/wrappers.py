@@ -46,6 +46,7 @@ class Wrapping:
         others: the attributes, and their values, that the class counts among the parts and are no tensors.
         context: what the class needs beside them.
         carries: whether gradients are recorded for it.
+        expected: the context that a gradient of it has, where it is a result of a graph.
     """
 
     cls: type
@@ -55,12 +56,22 @@ class Wrapping:
     size: tuple[Any, ...]
     stride: tuple[Any, ...]
     carries: bool
+    expected: Any
 
     @classmethod
     def of(cls, tensor: Tensor) -> Wrapping:
         names, others, context = flattened(tensor)
         size, stride = tuple(tensor.shape), tuple(tensor.stride())
-        return cls(type(tensor), names, others, context, size, stride, tensor.requires_grad)
+        return cls(type(tensor), names, others, context, size, stride, tensor.requires_grad, context)
+
+    @classmethod
+    def of_result(cls, tensor: Tensor) -> Wrapping:
+        """How a result of a graph is made. Its class may say that gradients of it have another context than it has."""
+        wrapping = cls.of(tensor)
+        usual = getattr(tensor, "__coerce_tangent_metadata__", None)
+        if usual is None or not wrapping.carries:
+            return wrapping
+        return replace(wrapping, expected=flattened(tensor.detach().__coerce_tangent_metadata__())[2])  # type: ignore[attr-defined]
 
     @property
     def __name__(self) -> str:
@@ -85,8 +96,11 @@ class Wrapping:
 
     def made(self, parts: Sequence[Tensor]) -> Tensor:
         """A wrapper of these parts, of which autograd knows nothing."""
+        return self._unflattened(parts, self.context)
+
+    def _unflattened(self, parts: Sequence[Tensor], context: Any) -> Tensor:
         held = {**dict(zip(self.names, parts, strict=True)), **dict(self.others)}
-        made: Tensor = self.cls.__tensor_unflatten__(held, self.context, self.size, self.stride)  # type: ignore[attr-defined]
+        made: Tensor = self.cls.__tensor_unflatten__(held, context, self.size, self.stride)  # type: ignore[attr-defined]
         return made
 
     def __call__(self, *parts: Tensor) -> Tensor:
@@ -117,32 +131,46 @@ class Wrapping:
     # ---- gradients ---------------------------------------------------------------------------------------------------
 
     def gradients_of(self, gradient: Tensor, carries: bool) -> tuple[Tensor | None, ...]:
-        """A gradient of a wrapper, as those of what `parts_of` gives.
+        """A gradient of a wrapper, as those of what `parts_of` gives, or `taken` has given.
 
         Raises:
-            RuntimeError: it is a wrapper of the class that has something else beside its parts, or none of it, and
-                nothing `carries` that.
+            RuntimeError: it has another context than the gradient of a result has, and the class cannot change it.
         """
-        if type(gradient) is not self.cls and carries:
-            return (gradient, *[None] * len(self.names))
-        names, others, context = flattened(gradient) if type(gradient) is self.cls else ((), (), None)
-        found = [getattr(gradient, name) if name in names else None for name in self.names]
-        known = type(gradient) is self.cls and self.is_beside(others, context)
-        if not known or not any(part is not None and is_float(part) for part in found):
-            raise RuntimeError(
-                f"the gradient of a {self.cls.__qualname__} is none, or has another context than the tensor: call what "
-                "computes with it in a function that onegraph.disable marks"
-            )
-        parts = [part if part is not None and is_float(part) else None for part in found]
-        return (None, *parts) if carries else tuple(parts)
+        if not carries:
+            return self._parts_of_gradient(gradient, self.expected) or self._converted(gradient)
+        parts = self._parts_of_gradient(gradient, self.context)
+        return (None, *parts) if parts else (gradient, *[None] * len(self.names))
 
-    def gradient_of(self, gradients: Sequence[Tensor | None], held: Sequence[Tensor]) -> Tensor | None:
+    def _parts_of_gradient(self, gradient: Tensor, context: Any) -> tuple[Tensor | None, ...]:
+        """The parts of a gradient that are computed with; none if it is no wrapper of the class with this context."""
+        if type(gradient) is not self.cls:
+            return ()
+        names, others, beside = flattened(gradient)
+        found = [getattr(gradient, name) if name in names else None for name in self.names]
+        parts = tuple([part if part is not None and is_float(part) else None for part in found])
+        known = others == self.others and beside == context
+        return parts if known and any(part is not None for part in parts) else ()
+
+    def _converted(self, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """The same of a gradient with another context, which the class makes one of the context that is expected."""
+        convert = getattr(gradient, "__coerce_same_metadata_as_tangent__", None)
+        kind = None if type(gradient) is self.cls else self.cls
+        converted = None if convert is None else convert(self.expected, kind)
+        parts = () if converted is None else self._parts_of_gradient(converted, self.expected)
+        if parts:
+            return parts
+        raise RuntimeError(
+            f"the gradient of a {self.cls.__qualname__} is none, or has another context than the tensor: call what "
+            "computes with it in a function that onegraph.disable marks"
+        )
+
+    def gradient_of(self, gradients: Sequence[Tensor | None], held: Sequence[Tensor], context: Any) -> Tensor | None:
         """The gradient of a wrapper that holds these parts, of those of what `parts_of` or `taken` has given."""
         whole, *parts = gradients if len(gradients) > len(held) else (None, *gradients)
         if all(part is None for part in parts):
             return whole
         filled = [part if part is not None else without_gradient(of) for part, of in zip(parts, held, strict=True)]
-        made = self.made(filled)
+        made = self._unflattened(filled, context)
         return made if whole is None else made + whole
 
 
@@ -177,6 +205,7 @@ class _Unwrap(torch.autograd.Function):
         ctx.wrapping = replace(wrapping, size=tuple(wrapper.shape), stride=tuple(wrapper.stride()))
         ctx.set_materialize_grads(False)
         ctx.held = [getattr(wrapper, name) for name in wrapping.names]
+        ctx.context = wrapping.expected if is_result else wrapping.context
         parts = [part.clone() if is_result and is_float(part) else part.detach() for part in ctx.held]
         ctx.mark_non_differentiable(*(part for part in parts if not is_float(part)))
         if is_result and any(map(is_float, parts)):
@@ -187,7 +216,7 @@ class _Unwrap(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        return None, ctx.wrapping.gradient_of(gradients, ctx.held), None
+        return None, ctx.wrapping.gradient_of(gradients, ctx.held, ctx.context), None
 
 
 # ---- layouts -----------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def unwrapped(recorder: Recorder, wrapper: torch.Tensor) -> tuple[Wrapping, tupl
         GraphBreak: gradients are recorded for it, and it shares memory with an input, or with another such result.
     """
     with DisableTorchFunction():
-        wrapping = Wrapping.of(wrapper)
+        wrapping = Wrapping.of_result(wrapper)
         held = [getattr(wrapper, name) for name in wrapping.names if wrapping.carries]
         storages = {storage_of(part) for part in held if is_float(part)}
         if storages & recorder.unwrapped or any(recorder.inputs_in(part) for part in held if is_float(part)):
