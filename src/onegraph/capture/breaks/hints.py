@@ -13,7 +13,7 @@ import linecache
 import random
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -25,8 +25,9 @@ from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
 
 #: Modules of torch whose Python functions work on real tensors and the state of the process.
-TORCH_MODULES = {
+TORCH_MODULES: dict[str, Reason | None] = {
     **named(b.COMMUNICATION, "torch.distributed"),
+    "torch.distributed.algorithms._checkpoint": None,  # a module around a checkpoint
     **named(b.DATA_LOADING, "torch.utils.data"),
     **named(b.PROCESS, "torch.multiprocessing"),
     **named(b.PROFILER, "torch.profiler torch.autograd.profiler"),
@@ -79,7 +80,7 @@ def public_name(function: Any) -> str:
     return f"{module}.{name}".replace("posix.", "os.")
 
 
-def longest(table: dict[str, Reason], module: str) -> Reason | None:
+def longest(table: Mapping[str, Reason | None], module: str) -> Reason | None:
     """The entry of the module or of the nearest package above it."""
     while module:
         if module in table:

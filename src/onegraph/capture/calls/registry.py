@@ -172,6 +172,7 @@ INTERPRETED = (
     "torch.utils._foreach_utils",
     "torch.utils._pytree",
     "torch.distributions",
+    "torch.distributed.algorithms._checkpoint",
     "torch.utils._contextlib",
     "torch.autograd.grad_mode",
     "torch.amp.autocast_mode",

@@ -24,7 +24,7 @@ _MODEL_PARTS = frozenset(
     os.path.join(_TORCH, "nn", "modules", f"{name}.py")
     for name in """container linear rnn transformer activation normalization conv dropout pooling sparse batchnorm loss
     padding pixelshuffle upsampling fold flatten distance adaptive channelshuffle instancenorm""".split()
-)
+) | {os.path.join(_TORCH, "distributed", "algorithms", "_checkpoint", "checkpoint_wrapper.py")}
 
 
 _NAMES = vars(builtins)
