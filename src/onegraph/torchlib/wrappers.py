@@ -107,7 +107,8 @@ class Wrapping:
         """A wrapper of the parts that `parts_of` or `taken` has given; gradients are recorded through it."""
         if not self.carries:
             return self.made(parts)
-        wrapper: Tensor = _Wrap.apply(self, *parts)  # type: ignore[no-untyped-call]
+        with torch.enable_grad():  # it is what it was outside, also where the program looks at it under no_grad
+            wrapper: Tensor = _Wrap.apply(self, *parts)  # type: ignore[no-untyped-call]
         return wrapper
 
     def parts_of(self, wrapper: Tensor) -> tuple[Tensor, ...]:
@@ -118,14 +119,16 @@ class Wrapping:
         """
         if not self.carries:
             return tuple(getattr(wrapper, name) for name in self.names)
-        parts: tuple[Tensor, ...] = _Unwrap.apply(self, wrapper, False)  # type: ignore[no-untyped-call]
+        with torch.enable_grad():
+            parts: tuple[Tensor, ...] = _Unwrap.apply(self, wrapper, False)  # type: ignore[no-untyped-call]
         return parts
 
     def taken(self, wrapper: Tensor) -> tuple[Tensor, ...]:
         """The parts of a result of a graph. Those for which gradients are recorded are tensors of their own."""
         if not self.carries:
             return self.parts_of(wrapper)
-        parts: tuple[Tensor, ...] = _Unwrap.apply(self, wrapper, True)  # type: ignore[no-untyped-call]
+        with torch.enable_grad():
+            parts: tuple[Tensor, ...] = _Unwrap.apply(self, wrapper, True)  # type: ignore[no-untyped-call]
         return parts
 
     # ---- gradients ---------------------------------------------------------------------------------------------------
@@ -136,33 +139,35 @@ class Wrapping:
         Raises:
             RuntimeError: it has another context than the gradient of a result has, and the class cannot change it.
         """
-        if not carries:
-            return self._parts_of_gradient(gradient, self.expected) or self._converted(gradient)
-        parts = self._parts_of_gradient(gradient, self.context)
-        return (None, *parts) if parts else (gradient, *[None] * len(self.names))
+        if carries:
+            parts = self._parts_of_gradient(gradient) if self._is_like(gradient, self.context) else ()
+            return (None, *parts) if parts else (gradient, *[None] * len(self.names))
+        found: Tensor | None = gradient
+        if not self._is_like(gradient, self.expected):
+            convert = getattr(gradient, "__coerce_same_metadata_as_tangent__", None)
+            kind = None if type(gradient) is self.cls else self.cls
+            found = None if convert is None else convert(self.expected, kind)
+        parts = () if found is None or type(found) is not self.cls else self._parts_of_gradient(found)
+        if not parts:
+            raise RuntimeError(
+                f"the gradient of a {self.cls.__qualname__} is none, or has another context than the tensor: call what "
+                "computes with it in a function that onegraph.disable marks"
+            )
+        return parts
 
-    def _parts_of_gradient(self, gradient: Tensor, context: Any) -> tuple[Tensor | None, ...]:
-        """The parts of a gradient that are computed with; none if it is no wrapper of the class with this context."""
+    def _is_like(self, gradient: Tensor, context: Any) -> bool:
+        """Whether a gradient is a wrapper of the class with this context."""
         if type(gradient) is not self.cls:
-            return ()
-        names, others, beside = flattened(gradient)
+            return False
+        _, others, beside = flattened(gradient)
+        return bool(others == self.others and beside == context)
+
+    def _parts_of_gradient(self, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """The parts of a wrapper of the class that are gradients; none if there is no such part."""
+        names = flattened(gradient)[0]
         found = [getattr(gradient, name) if name in names else None for name in self.names]
         parts = tuple([part if part is not None and is_float(part) else None for part in found])
-        known = others == self.others and beside == context
-        return parts if known and any(part is not None for part in parts) else ()
-
-    def _converted(self, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """The same of a gradient with another context, which the class makes one of the context that is expected."""
-        convert = getattr(gradient, "__coerce_same_metadata_as_tangent__", None)
-        kind = None if type(gradient) is self.cls else self.cls
-        converted = None if convert is None else convert(self.expected, kind)
-        parts = () if converted is None else self._parts_of_gradient(converted, self.expected)
-        if parts:
-            return parts
-        raise RuntimeError(
-            f"the gradient of a {self.cls.__qualname__} is none, or has another context than the tensor: call what "
-            "computes with it in a function that onegraph.disable marks"
-        )
+        return parts if any(part is not None for part in parts) else ()
 
     def gradient_of(self, gradients: Sequence[Tensor | None], held: Sequence[Tensor], context: Any) -> Tensor | None:
         """The gradient of a wrapper that holds these parts, of those of what `parts_of` or `taken` has given."""
