@@ -470,6 +470,9 @@ def is_coalescing(group: Any) -> bool:
     return group in _groups.pg_coalesce_state
 
 
+#: The native classes of placements of sharded tensors.
+_PLACED = optional("torch._C._distributed", "placements of sharded tensors break the graph", SimpleNamespace())
+PLACEMENTS = tuple(kind for name, kind in vars(_PLACED).items() if name in ("Shard", "Replicate", "Partial", "StridedShard"))
 LOGS = feature(
     "torch's own logging knows nothing of onegraph",
     logger="torch._logging._internal.getArtifactLogger",

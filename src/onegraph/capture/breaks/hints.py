@@ -28,6 +28,8 @@ from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_
 TORCH_MODULES: dict[str, Reason | None] = {
     **named(b.COMMUNICATION, "torch.distributed"),
     "torch.distributed.algorithms._checkpoint": None,  # a module around a checkpoint
+    "torch.distributed.tensor.parallel.style": None,  # hooks of modules that call functions of sharded tensors
+    "torch.distributed.tensor._api.distribute_module": None,
     **named(b.DATA_LOADING, "torch.utils.data"),
     **named(b.PROCESS, "torch.multiprocessing"),
     **named(b.PROFILER, "torch.profiler torch.autograd.profiler"),
@@ -49,7 +51,7 @@ OUTSIDE_MODULES = {
     **named(b.INTERPRETER_STATE, "faulthandler tracemalloc"),
 }
 #: Modules whose Python functions would break in each of their steps.
-STEPS_BREAK = named(b.PYTHON_RANDOM, "random")
+OUTSIDE = {**OUTSIDE_MODULES, **named(b.PYTHON_RANDOM, "random")}
 #: Native modules.
 NATIVE_MODULES = {
     **OUTSIDE_MODULES,
@@ -98,12 +100,18 @@ def reason_of_function(function: types.FunctionType) -> Reason | None:
     if module.startswith("torch."):  # torch wraps some functions to hide them from its own compiler
         inner = getattr(function, "__wrapped__", function)
         module = getattr(inner, "__globals__", function.__globals__).get("__name__") or ""
-    return _reason_of_module(module)
+        return _reason_in_torch(module, function.__qualname__)
+    return _reason_outside(module)
 
 
 @functools.cache
-def _reason_of_module(module: str) -> Reason | None:
-    return longest(TORCH_MODULES if module.startswith("torch.") else OUTSIDE_MODULES | STEPS_BREAK, module)
+def _reason_in_torch(module: str, function: str) -> Reason | None:
+    return longest(TORCH_MODULES if module.startswith("torch.") else OUTSIDE, f"{module}.{function}")
+
+
+@functools.cache
+def _reason_outside(module: str) -> Reason | None:
+    return longest(OUTSIDE, module)
 
 
 def refused_native(function: Any, module: str, name: str) -> GraphBreak:

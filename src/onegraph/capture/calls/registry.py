@@ -173,6 +173,8 @@ INTERPRETED = (
     "torch.utils._pytree",
     "torch.distributions",
     "torch.distributed.algorithms._checkpoint",
+    "torch.distributed.tensor._api",
+    "torch.distributed.tensor.parallel",
     "torch.utils._contextlib",
     "torch.autograd.grad_mode",
     "torch.amp.autocast_mode",

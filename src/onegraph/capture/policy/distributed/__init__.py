@@ -3,9 +3,9 @@
 It is imported where the process belongs to a group: elsewhere such calls are errors, which they say themselves.
 """
 
-from onegraph.capture.policy.distributed import collectives, groups
+from onegraph.capture.policy.distributed import collectives, groups, sharded_tensors
 
-POLICIES = (collectives, groups)
+POLICIES = (collectives, groups, sharded_tensors)
 
 
 def prepare() -> None:
