@@ -380,7 +380,8 @@ class Attributes(Machine):
         self._refuse_shared(obj, name)
         if not isinstance(obj, torch.Tensor):
             return super().write_generic(obj, name, *value)
-        if is_handle(obj) or is_wrapper(obj):
+        is_gradient = name == "grad" and bool(value) and is_wrapper(obj) and self.world.real(obj) is not obj
+        if not is_gradient and (is_handle(obj) or is_wrapper(obj)):
             if defines(torch.Tensor, name) or is_wrapper(obj):
                 raise GraphBreak(SUBCLASS_ATTRIBUTE, name=name, cls=type(obj).__qualname__)
             return super().write_generic(obj, name, *value)

@@ -52,6 +52,11 @@ def wrapper_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
 
     NULL of what the class has beside it, which is read as that of any other object.
     """
+    if (known := of_history(tracer, obj, name)) is not NULL:
+        return known
+    real = tracer.world.real(obj)
+    if name == "is_leaf" and real is not obj and obj.requires_grad == real.requires_grad:
+        return admit_is_leaf(tracer, obj, real)
     if name in HIDDEN_OF_HANDLES or name == "__dict__":
         raise GraphBreak(SUBCLASS_ATTRIBUTE, name=name, cls=type(obj).__qualname__)
     if name in SPECIAL_OF_TENSORS:
@@ -71,6 +76,28 @@ def wrapper_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
     raise GraphBreak(SUBCLASS_ATTRIBUTE, name=name, cls=type(obj).__qualname__)
 
 
+def of_history(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
+    """What autograd has of a tensor: what the program has set, or the gradient that one from outside has. Or NULL."""
+    if (known := tracer.world.gradients.read(obj, name)) is not NULL:
+        return known
+    real = tracer.world.real(obj)
+    if name not in ("grad", "_grad") or real is obj:
+        return NULL
+    with DisableTorchFunction():
+        gradient = real.grad
+    return tracer.world.admit(gradient, Attr(tracer.world.origin[id(obj)], "grad"))
+
+
+def admit_is_leaf(tracer: Asked, obj: torch.Tensor, real: torch.Tensor) -> bool:
+    """Whether a tensor from outside was a leaf."""
+    try:
+        with DisableTorchFunction():
+            was_leaf = real.is_leaf
+    except RuntimeError:  # autograd refuses to tell the history of a view
+        raise GraphBreak(TENSOR_HISTORY, what="is_leaf") from None
+    return bool(tracer.world.admit(was_leaf, Attr(tracer.world.origin[id(obj)], "is_leaf")))
+
+
 def tensor_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
     """An attribute of a plain tensor."""
     if name == "__class__":
@@ -85,20 +112,11 @@ def tensor_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
         return names_of_tensor(tracer, obj, name)
     if name in ("__getstate__", "__sizeof__"):
         raise GraphBreak(TENSOR_MEMORY, what=f"Tensor.{name}")
-    if (known := tracer.world.gradients.read(obj, name)) is not NULL:
+    if (known := of_history(tracer, obj, name)) is not NULL:
         return known
     real = tracer.world.real(obj)
-    if name in ("grad", "_grad") and real is not obj:
-        with DisableTorchFunction():
-            gradient = real.grad
-        return tracer.world.admit(gradient, Attr(tracer.world.origin[id(obj)], "grad"))
     if name == "is_leaf" and real is not obj:  # not among what is guarded of each tensor
-        try:
-            with DisableTorchFunction():
-                was_leaf = real.is_leaf
-        except RuntimeError:  # autograd refuses to tell the history of a view
-            raise GraphBreak(TENSOR_HISTORY, what="is_leaf") from None
-        tracer.world.admit(was_leaf, Attr(tracer.world.origin[id(obj)], "is_leaf"))
+        admit_is_leaf(tracer, obj, real)
     if is_field(cls, name):
         return getattr(obj, name)
     own = getattr(real, "__dict__", None)
