@@ -64,6 +64,7 @@ def _compiled_later(cls: type[Any], name: str, frozen: bool) -> Method:
 
 def _compiled(name: str, parameters: Iterable[str], body: Iterable[str], names: dict[str, Any]) -> Method:
     lines = [f"def {name}({', '.join(parameters)}):", *(f"    {line}" for line in body)]
+    names["__name__"] = __name__  # code without a file is known by it
     exec("\n".join(lines), names)
     method: Method = names[name]
     return method

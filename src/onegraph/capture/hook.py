@@ -41,7 +41,14 @@ from onegraph.base.stack import with_room
 from onegraph.base.work import interrupted_work
 from onegraph.capture.captured import Failing, FrameStart, Skipped
 from onegraph.capture.directives.foreign import foreign_stance, said
-from onegraph.capture.directives.skipped_code import BESIDE, OWN, PROTOCOLS, has_builtins, is_skipped
+from onegraph.capture.directives.skipped_code import (
+    BESIDE,
+    OWN,
+    PROTOCOLS,
+    has_builtins,
+    is_skipped,
+    is_written_for_library,
+)
 from onegraph.capture.directives.stance import may_compile
 from onegraph.capture.foreign_frames import foreign_replacement
 from onegraph.capture.graph.recording import is_recording
@@ -177,6 +184,8 @@ class Region:
             return _C.SKIP if replaced is None else _C.Entry(replaced, None, self.context)
         if code.co_name in PROTOCOLS:
             return _C.EAGERLY
+        if is_written_for_library(function, code):
+            return _C.SKIP
         if is_recording() or is_faking() or not has_builtins():  # a part of another trace, which records what it does
             return None
         around = eager_state()

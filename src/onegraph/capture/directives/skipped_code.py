@@ -6,7 +6,7 @@ import builtins
 import os.path
 import sysconfig
 from functools import cache
-from types import BuiltinFunctionType, CodeType
+from types import BuiltinFunctionType, CodeType, FunctionType
 
 import numpy
 import torch
@@ -66,6 +66,12 @@ PROTOCOLS = frozenset({"__torch_function__", "__torch_dispatch__"})
 def is_skipped(code: CodeType) -> str | None:
     """Why the frames of this code are left alone, or None."""
     return skip_reason(code.co_filename)
+
+
+def is_written_for_library(function: FunctionType, code: CodeType) -> bool:
+    """Whether code without a file, such as the methods of data classes, is a library's."""
+    module = function.__globals__.get("__name__") if code.co_filename == "<string>" else None
+    return type(module) is str and module.partition(".")[0] in ("torch", "onegraph")
 
 
 #: Modules of the tracer itself: no program can reach what they hold.
