@@ -472,7 +472,9 @@ def is_coalescing(group: Any) -> bool:
 
 #: The native classes of placements of sharded tensors.
 _PLACED = optional("torch._C._distributed", "placements of sharded tensors break the graph", SimpleNamespace())
-PLACEMENTS = tuple(kind for name, kind in vars(_PLACED).items() if name in ("Shard", "Replicate", "Partial", "StridedShard"))
+PLACEMENTS = tuple(
+    getattr(_PLACED, name) for name in ("Shard", "Replicate", "Partial", "StridedShard") if hasattr(_PLACED, name)
+)
 LOGS = feature(
     "torch's own logging knows nothing of onegraph",
     logger="torch._logging._internal.getArtifactLogger",
