@@ -18,7 +18,13 @@ from tests.distributed.programs import BREAKING, PROGRAMS, Program
 @pytest.fixture(autouse=True, scope="module")
 def _imported() -> None:
     """What each child would import and find out, of how graph breaks are written, too."""
-    for name in ("torch.distributed.tensor", "onegraph.capture.policy.distributed", "onegraph.backends"):
+    # The first two are what torch's own functional collectives import where they are used in eager mode.
+    for name in (
+        "torch._dynamo",
+        "torch.distributed.tensor",
+        "onegraph.capture.policy.distributed",
+        "onegraph.backends",
+    ):
         import_module(name)
     onegraph.compile(lambda x: (x.sin() + 1, print(end="")))(torch.ones(2))
 
