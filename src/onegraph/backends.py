@@ -25,6 +25,7 @@ from onegraph.autograd.graphs import (
     recorded_graphs,
 )
 from onegraph.autograd.kept_calls import KeptAlone, KeptEager, KeptInference, KeptPair
+from onegraph.autograd.pieces import Cut, cut_at_buckets
 from onegraph.autograd.regions import with_regions
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.small import is_too_small
@@ -242,7 +243,13 @@ def recorded(
         return compiled_alone(pair.spec, run, module.forward)
     with timed(cx, "compile"):
         forward = make(pair.graphs.forward, False, frozenset(program.parameters) - trained_among(module))
-        backwards = [make(graph.module, True) for graph in pair.graphs.backwards]
+        cuts = cuts_of(module, program, pair, cx)
+        graphs = [
+            each
+            for number, graph in enumerate(pair.graphs.backwards)
+            for each in (cuts[number].modules if number in cuts else [graph.module])
+        ]
+        backwards = [make(graph, True) for graph in graphs]
 
     def specialize(number: int, pattern: Pattern) -> Backward | None:
         tangents = pair.grad.halves[number].tangents
@@ -258,9 +265,23 @@ def recorded(
         LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 
-    functions, call = applied_in(module.graph), pair_spec(pair)
+    functions, call = applied_in(module.graph), pair_spec(pair, {n: cut.pieces for n, cut in cuts.items()})
     note(cx, lambda *graphs: KeptPair(call, graphs[0], graphs[1:], kept_nodes(module)))
     return compiled_pair(call, forward, backwards, specialize, module.forward, report, functions)
+
+
+def cuts_of(module: torch.fx.GraphModule, program: Program, pair: GraphPair, cx: Context) -> dict[int, Cut]:
+    """The backward graphs that run in pieces, by their number: of those that give gradients of parameters which travel
+    to other processes in buckets."""
+    buckets = module.meta.get("buckets") if cx.config.optimize_ddp else None
+    if buckets is None:
+        return {}
+    sizes = {index: program.inputs[index].nbytes for index in program.parameters}
+    cuts = {
+        number: cut_at_buckets(graph.module, half, sizes, buckets.limits)
+        for number, (graph, half) in enumerate(zip(pair.graphs.backwards, pair.grad.halves, strict=True))
+    }
+    return {number: cut for number, cut in cuts.items() if cut is not None}
 
 
 def by_operators(cx: Context, graph: torch.fx.GraphModule, consumes: bool, *hints: object) -> Run:

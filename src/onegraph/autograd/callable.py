@@ -11,10 +11,22 @@ import torch
 
 from onegraph import _C
 from onegraph.autograd.freed import with_freed
-from onegraph.autograd.function import Backward, Compiled, CompiledGraph, Node, Pattern, Stage, note_hooks
+from onegraph.autograd.function import Backward, Compiled, CompiledGraph, FirstBucket, Node, Pattern, Stage, note_hooks
+from onegraph.autograd.pieces import Bucket, Stepwise, linked, uses
 from onegraph.autograd.results import is_number
 from onegraph.autograd.runtime import Run, bind
-from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Output, PairSpec, Replayed, Saved, Strided
+from onegraph.autograd.spec import (
+    CallSpec,
+    Computed,
+    Detached,
+    Input,
+    Output,
+    PairSpec,
+    Pieces,
+    Replayed,
+    Saved,
+    Strided,
+)
 from onegraph.torchlib.aten import is_random
 from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.primals import below_autograd, recorder
@@ -33,7 +45,7 @@ def compiled_pair(
     report: Callable[[str, Exception | None], object],
     functions: Sequence[CustomFunction],
 ) -> Run:
-    """The graphs of a pair as one function of the captured graph's inputs."""
+    """The graphs of a pair as one function of the captured graph's inputs. `backwards` are those of all pieces."""
     spec, grad = pair.call, pair.grad
     followed = frozenset(Computed(index) for index in grad.followed)
     recorded = tuple(mutation for mutation in spec.mutations if mutation.value in followed)
@@ -50,7 +62,10 @@ def compiled_pair(
     passed = {m.value.index: m for m in recorded if m.value is not None and m.value.index in cuts}
     compiled = Compiled(
         forward,
-        tuple(node_of(pair, number, run, partial(specialize, number)) for number, run in enumerate(backwards)),
+        tuple(
+            node_of(pair, number, run, partial(specialize, number))
+            for number, run in enumerate(stepwise(pair, backwards))
+        ),
         eager,
         grad,
         tuple(mutation for mutation in spec.mutations if mutation not in recorded),
@@ -69,8 +84,8 @@ def compiled_pair(
     return unless_watched(bind(rest, with_freed(compiled, spec.freed)), eager)
 
 
-def pair_spec(pair: GraphPair) -> PairSpec:
-    """How to call the graphs of a pair."""
+def pair_spec(pair: GraphPair, pieces: Mapping[int, Pieces]) -> PairSpec:
+    """How to call the graphs of a pair, of which some backward graphs are in pieces, by their number."""
     forward = pair.graphs.forward.graph
     results = next(iter(reversed(forward.nodes))).args[0]
     assert isinstance(results, tuple)
@@ -80,6 +95,7 @@ def pair_spec(pair: GraphPair) -> PairSpec:
         tuple(Saved(graph.saved, graph.takers) for graph in pair.graphs.backwards),
         frozenset(Computed(n) for n, node in enumerate(results) if is_number(node)),
         any(is_random(node.target) for node in forward.nodes),
+        tuple(pieces.items()),
     )
 
 
@@ -112,17 +128,37 @@ def unless_watched(call: Run, eager: Run) -> Run:
 
 def node_of(pair: PairSpec, number: int, run: Run, specialize: Callable[[Pattern], Backward | None]) -> Node:
     grad, half, saved = pair.grad, pair.grad.halves[number], pair.saved[number]
+    reached = tuple(index for index, place in enumerate(half.gradients) if place is not None)
+    groups: tuple[tuple[int, ...], ...] = ()
+    if isinstance(run, Stepwise):
+        groups = run.pieces.groups
+        record = linked(groups, recorder(FirstBucket, half.name, note_hooks), recorder(Bucket, half.name), reached)
+    else:
+        record = recorder(CompiledGraph if half.cut is None else Stage, half.name, note_hooks)
     return Node(
         half,
         tuple(grad.followed[n] for n in half.tangents),
-        tuple(index for index, place in enumerate(half.gradients) if place is not None),
+        reached,
         -1 if half.cut is None else grad.place(half.cut),
         saved,
         {(True,) * len(half.tangents): Backward(run, half, range(len(saved.places)))},
         specialize,
-        recorder(CompiledGraph if half.cut is None else Stage, half.name, note_hooks),
+        record,
         tuple(n for n, at in enumerate(saved.places) if isinstance(at, Computed) and at.index < grad.results),
+        groups,
     )
+
+
+def stepwise(pair: PairSpec, runs: Sequence[Run]) -> list[Run]:
+    """What runs each backward graph: `runs` are those of the graphs, or of the pieces of one in its place."""
+    pieces, waiting = dict(pair.pieces), list(runs)
+    found: list[Run] = []
+    for number, half in enumerate(pair.grad.halves):
+        count = len(pieces[number].steps) if number in pieces else 1
+        taken, waiting = waiting[:count], waiting[count:]
+        run: Run = Stepwise(tuple(taken), pieces[number], uses(half)) if number in pieces else taken[0]
+        found.append(run)
+    return found
 
 
 def counter_of(output: Output, views: Mapping[int, Output]) -> int | None:

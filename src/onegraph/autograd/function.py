@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from onegraph import _C
+from onegraph.autograd.pieces import Gradients, Results, several, token
 from onegraph.autograd.runtime import Run, add_views, as_laid_out, gradient, write
 from onegraph.autograd.second_run import Again, Hooked, intact, second_run
 from onegraph.autograd.spec import (
@@ -74,7 +75,8 @@ class Node:
     """What one node of autograd needs to know: `results` are those of which it takes gradients, and the cut.
 
     `reached` are the inputs that get gradients: what made the others is no part of a backward pass; `shown` are the
-    positions of results among what it keeps. `backwards` has a backward graph for each pattern of results that have a
+    positions of results among what it keeps. With `groups` of the inputs, it gives the gradients of the first one only,
+    and nodes behind it those of the others. `backwards` has a backward graph for each pattern of results that have a
     gradient; `specialize` makes those that are missing. `record` makes the node in eager's history.
     """
 
@@ -87,6 +89,7 @@ class Node:
     specialize: Callable[[Pattern], Backward | None]
     record: Callable[..., Any]
     shown: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...] = ()
 
     def backward(self, pattern: Pattern, state: GlobalState) -> Backward | None:
         """The backward graph for this pattern, which is made when it is needed first."""
@@ -242,6 +245,19 @@ class CompiledGraph(torch.autograd.Function):
         return None, None, *[found[index] for index in ctx.node.reached]
 
 
+class FirstBucket(CompiledGraph):
+    """The same, of which other nodes are given what they pass on: see `pieces`."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, node: Node, *link_and_reached: Tensor) -> tuple[Tensor, ...]:
+        return CompiledGraph.forward(ctx, call, node, *link_and_reached[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        found = DIFFERENTIATE(ctx, gradients)
+        return None, None, token(found), *several(found, ctx.node.groups[0])
+
+
 class Stage(torch.autograd.Function):
     """The node between a result and those that are computed from it, which it passes on."""
 
@@ -316,6 +332,8 @@ def by_graph(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tensor | N
     values += laid
     results = backward.run(values)
     given = [tangent for tangent in tangents if tangent is not None]
+    if isinstance(results, Results):
+        return Gradients(half, results, laid, given)
     return [
         results[place.index] if type(place) is Computed else gradient(place, results, laid, given)
         for place in half.gradients

@@ -74,7 +74,7 @@ CODEC = Codec(
     KeptEager, KeptInference, KeptAlone, KeptPair, KeptOther,
     spec.Computed, spec.Input, spec.Literal, spec.Strided, spec.Replayed, spec.Step, spec.Detached, spec.Mutation,
     spec.Freed, spec.CallSpec, spec.BaseOf, spec.Tangent, spec.Part, spec.Watched, spec.Half, spec.GradSpec, spec.Saved,
-    spec.PairSpec,
+    spec.PairSpec, spec.Piece, spec.Pieces,
     named=OF_TORCH,
 )  # fmt: skip
 

@@ -258,11 +258,32 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a backward graph. `takes` are positions in a table: inputs of the whole, then what pieces hand on.
+    It returns the results `gives` of the whole graph, and so many values more, which it `hands` on."""
+
+    takes: tuple[int, ...]
+    gives: tuple[int, ...]
+    hands: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A backward graph that runs in steps. Each gives the gradients of one of the `groups` of inputs; `results` is how
+    many results they have together."""
+
+    groups: tuple[tuple[int, ...], ...]
+    steps: tuple[Piece, ...]
+    results: int
+
+
+@dataclass(frozen=True, slots=True)
 class PairSpec:
     """How to call a forward and its backward graphs.
 
     `saved` has what each backward graph takes; `numbers` are the results of the forward graph that are numbers, to
-    which nobody can write; `random` tells whether it draws random numbers.
+    which nobody can write; `random` tells whether it draws random numbers. `pieces` are those of the backward graphs
+    that run in steps, by their number.
     """
 
     call: CallSpec
@@ -270,6 +291,7 @@ class PairSpec:
     saved: tuple[Saved, ...]
     numbers: frozenset[Computed]
     random: bool
+    pieces: tuple[tuple[int, Pieces], ...] = ()
 
 
 def _place_text(place: Input | Computed) -> str:

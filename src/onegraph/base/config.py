@@ -373,6 +373,11 @@ class Config:
         True,
         "compile graphs that record gradients, forward and backward; off: they run operator by operator",
     )
+    optimize_ddp: bool = _option(
+        _SWITCH,
+        True,
+        "cut backward passes under DistributedDataParallel behind each bucket of gradients, which travels early then",
+    )
     memory_budget: float = _option(
         _SHARE,
         1.0,

@@ -139,7 +139,8 @@ _ROWS: dict[str, Row] = {
         "give the dtype in the call: NumPy's own defaults count", ("float64", "complex128", "int64")
     ),
     "use_numpy_random_stream": Nothing("random numbers of NumPy are always NumPy's"),
-    "optimize_ddp*": Nothing("DistributedDataParallel compiles what it holds as any other module"),
+    "optimize_ddp": Same("optimize_ddp", lambda value: value not in (False, "no_optimization")),
+    "optimize_ddp_lazy_compile": Nothing("the pieces of a backward pass are compiled with its graph"),
     "allow_rnn": Nothing("GRU, LSTM and RNN are always captured, as one call"),
     "rewrite_assert_with_torch_assert": Nothing("assertions about values break the graph, and are always checked"),
     "do_not_emit_runtime_asserts": Nothing("assertions about values break the graph, and are always checked"),

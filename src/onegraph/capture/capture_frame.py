@@ -47,6 +47,7 @@ from onegraph.capture.symbolic.shape_policy import ShapePolicy
 from onegraph.capture.symbolic.shapes import Symbols, sizes_text
 from onegraph.capture.tracer.report import message_of
 from onegraph.capture.tracer.trace import Trace
+from onegraph.torchlib.data_parallel import Buckets, active_buckets, buckets_of, prepared
 from onegraph.torchlib.graph import release_source
 from onegraph.torchlib.graph_text import graph_text
 from onegraph.torchlib.histories import is_view
@@ -224,6 +225,7 @@ def finish(
     rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
     draws, behind = write_random_draws(rebuild, trace.tracer.random, has_operations(trace.recorder.graph))
     results = [write_value(rebuild, value) for value in values]
+    prepared = [effect_text(rebuild, effect) for effect in trace.tracer.preparations]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     for generator in list(waiting(trace.world)):  # Python closes it when its object dies, at the end of the code
         rebuild.value(generator)
@@ -236,7 +238,7 @@ def finish(
     trace.check_unchanged()  # the module of the graph is entered in `linecache`, which a program may have looked at
     graph, call = captured_graph(trace, rebuild, cx) if has_operations(trace.recorder.graph) else (None, [])
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
-    body = [*rebuild.loads, *call, *behind, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
+    body = [*rebuild.loads, *prepared, *call, *behind, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     trace.pause()
     captured = Capture(
         start.code,
@@ -247,7 +249,7 @@ def finish(
         tuple(rebuild.consts),
         None if continuation is None else replace(continuation, values=tuple(results)),
         levels=trace.tracer.levels,
-        effects=(*draws, *effects, *writes, *hooks),
+        effects=(*draws, *prepared, *effects, *writes, *hooks),
         seen=trace.seen() if cx.made is not None else None,
     )
     if graph is not None:
@@ -311,6 +313,7 @@ def captured_graph(trace: Trace, rebuild: Rebuild, cx: Context) -> tuple[Capture
             graph.erase_node(node)
     module = torch.fx.GraphModule(torch.nn.Module(), graph)
     release_source(module)
+    module.meta["buckets"] = buckets(trace)
     operations = sum(node.op in ("call_function", "call_method", "call_module") for node in graph.nodes)
     cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module), module))
     trace.pause()
@@ -327,6 +330,14 @@ def captured_graph(trace: Trace, rebuild: Rebuild, cx: Context) -> tuple[Capture
     call = f"{rebuild.const(GRAPH)}({arguments})"
     examples = tuple(given.example for given in used)
     return CapturedGraph(module, examples, trace.fake, fallback), [f"{outputs}= {call}" if outputs else call]
+
+
+def buckets(trace: Trace) -> Buckets | None:
+    """How the gradients of the graph travel to other processes, if they do."""
+    for function, (ddp, *_), _ in trace.tracer.preparations:
+        if function is prepared:
+            return buckets_of(trace.world.real(ddp))
+    return active_buckets()
 
 
 def writes_to_output(recorder: Recorder, node: torch.fx.Node) -> int:

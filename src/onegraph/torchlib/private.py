@@ -475,6 +475,14 @@ _PLACED = optional("torch._C._distributed", "placements of sharded tensors break
 PLACEMENTS = tuple(
     getattr(_PLACED, name) for name in ("Shard", "Replicate", "Partial", "StridedShard") if hasattr(_PLACED, name)
 )
+_DDP = "torch.nn.parallel.DistributedDataParallel"
+DATA_PARALLEL = feature(
+    "DistributedDataParallel breaks the graph",
+    before=f"{_DDP}._pre_forward",
+    behind=f"{_DDP}._post_forward",
+    active=f"{_DDP}._get_active_ddp_module",
+    sink="torch.nn.parallel.distributed._DDPSink",
+)
 LOGS = feature(
     "torch's own logging knows nothing of onegraph",
     logger="torch._logging._internal.getArtifactLogger",

@@ -30,6 +30,8 @@ class Tracing(Protocol):
     #: Messages that the program gives, and the tensors in them.
     effects: list[tuple[Any, Args, Kwargs]]
     logged: list[tuple[Any, int | None]]
+    #: Calls that are made before the graph, of what comes from outside.
+    preparations: list[tuple[Any, Args, Kwargs]]
     open_contexts: list[Any]
     chosen_device: Any
     open_levels: dict[int, Any]

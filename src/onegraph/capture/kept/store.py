@@ -31,6 +31,7 @@ from onegraph.capture.kept.rows import Stale
 from onegraph.capture.pyobject.contents import cell_value
 from onegraph.capture.replacement import Translated, replacement
 from onegraph.capture.symbolic.shape_policy import History
+from onegraph.torchlib.data_parallel import active_buckets
 
 SLOTS = 8  # at least; as many as a frame may have versions
 #: Settings that change nothing of what is compiled.
@@ -178,7 +179,8 @@ def shelf_of(
     if disk is None or installed is None:
         return None
     frame = frame_name(start, fullgraph, dynamic)
-    key = digest_of("\0".join((installed, keeping.identity(config), f"{settings_of(config)}", frame)).encode()).hex()
+    told = (installed, keeping.identity(config), f"{settings_of(config)}", f"{active_buckets()}", frame)
+    key = digest_of("\0".join(told).encode()).hex()
     return Shelf(disk, key, frame, keeping.reload, forget, max(SLOTS, config.recompile_limit))
 
 

@@ -212,6 +212,7 @@ class Trace:
         self.tracer.abandon()
         tracer = self.tracer
         tracer.effects.clear()
+        tracer.preparations.clear()
         tracer.cached_results.clear()
         self.tracer.type_lookup.forget()
         self.tracer.lost = self.tracer.outside = self.tracer.unhandled = None

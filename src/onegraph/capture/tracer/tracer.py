@@ -106,17 +106,14 @@ class Tracer(Frames, Containers):
     def __init__(self, world: World, recorder: Recorder, numbers: Arithmetic, config: Config, fullgraph: bool) -> None:
         super().__init__(config.loop_limit)
         self.world = world
-        self.budget = Budget(
-            config.trace_limit,
-            lambda: len(recorder.graph.nodes),
-            functools.partial(is_strict, self),
-            self.refuse_length,
-        )
+        strict = functools.partial(is_strict, self)
+        self.budget = Budget(config.trace_limit, lambda: len(recorder.graph.nodes), strict, self.refuse_length)
         self.recorder = recorder
         self.numbers = numbers
         self.no_global_hooks = NoGlobalHooks()
         self.abstract_answers = AbstractAnswers()
-        #: Messages that the program gives (warnings, logging): made when the compiled program runs.
+        #: What the compiled program calls before its graph, and behind it: messages (warnings, logging).
+        self.preparations: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         #: What functions with a cache have given for objects that the program has made.
         self.cached_results: dict[Any, Any] = {}

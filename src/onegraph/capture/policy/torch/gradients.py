@@ -145,6 +145,8 @@ def backward(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     given = _BACKWARDS.bind(*args, **kwargs).arguments
     outputs = tensors_of(given["tensors"])
     refused = partial(GraphBreak, BACKWARD_CALL, name="backward", what="backward")
+    if tracer.preparations:
+        raise refused(why="while which a DistributedDataParallel reduces the gradients")
     for option in ("create_graph", "grad_variables"):
         value = given.get(option)
         if value is not None and value is not False:
