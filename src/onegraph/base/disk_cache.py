@@ -131,13 +131,21 @@ class DiskCache:
         if found is not None:
             yield found
             return
+        with self.turn(key):
+            yield self.load(key)
+
+    @contextmanager
+    def turn(self, key: str) -> Iterator[bool]:
+        """Threads and processes that come here for this key, too, wait for the end of the block, but not for ever, and
+        only once. Gives whether this one has waited."""
         with ExitStack() as opened:
-            lock = None
+            lock, waited = None, False
             with suppress(OSError, Untrusted):  # where nothing can be locked nobody waits
                 file = opened.enter_context(_lock_file(self.folder.parent))
-                lock = file if _locked(file, key) else None
+                waited = not _locked(file, key)
+                lock = None if waited else file
             try:
-                yield self.load(key)
+                yield waited
             finally:
                 if lock is not None:  # a process that was forked meanwhile has the same open file
                     with suppress(OSError):

@@ -11,6 +11,7 @@ import itertools
 import logging
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import field, replace
 from functools import partial
 from time import thread_time
@@ -335,7 +336,11 @@ class Region:
                 found = None if shelf is None else with_room(shelf.found, start, versions.history, cx)
                 if found is not None:
                     return found
-                return with_room(translate, start, self.compile_graph, cx, self.fullgraph, policy, shelf)
+                with nullcontext(False) if shelf is None else shelf.turn() as waited:
+                    found = with_room(shelf.found, start, versions.history, cx) if shelf and waited else None
+                    if found is not None:
+                        return found
+                    return with_room(translate, start, self.compile_graph, cx, self.fullgraph, policy, shelf)
         except GraphBreakError as error:
             error.__traceback__ = None  # where the tracer was is nothing to the user
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import field, replace
 from functools import partial
 from types import CellType
@@ -93,6 +94,10 @@ class Shelf:
                 self.free.insert(0, slot)
         cx.emit(ev.DiskSearched(cx.frame, "capture", found=made is not None))
         return made
+
+    def turn(self) -> AbstractContextManager[bool]:
+        """Let one process at a time capture the frame. Gives whether another one has done so meanwhile."""
+        return self.disk.turn(self.key)
 
     def store(self, captured: Capture, start: FrameStart, history: History, cx: Context) -> Kept | str:
         """Keep a capture, and what the backend has made of its graph: where that is, or why it was not done."""
