@@ -8,7 +8,20 @@ import sys
 import torch
 from rich.console import Console
 
-from benchmarks import calls, cold, dynamic, generation, kernels, memory, models, small, training, transforms, warm
+from benchmarks import (
+    calls,
+    cold,
+    data_parallel,
+    dynamic,
+    generation,
+    kernels,
+    memory,
+    models,
+    small,
+    training,
+    transforms,
+    warm,
+)
 from benchmarks.measure import Settings
 from benchmarks.report import RESULTS, print_tables, save
 
@@ -26,6 +39,7 @@ SUITES = {
     "dynamic": dynamic.run,
     "generation": generation.run,
     "training": training.run,
+    "data_parallel": data_parallel.run,
     "training_saved": training.run_saved,
     "training_small": training.run_small,
     "gradients": training.run_gradients,

@@ -35,6 +35,7 @@ TITLES = {
     "dynamic": "Sizes that change: CPU-seconds of a sequence of calls, first calls included",
     "generation": "Generation: milliseconds per token, after the first sentence",
     "training": "Steps of training: milliseconds",
+    "data_parallel": "Steps of data-parallel training by two processes: milliseconds",
     "training_saved": "Kept for the backward pass: megabytes",
     "training_small": "Steps of training of small models: microseconds",
     "gradients": "Forward and backward of small models: microseconds",

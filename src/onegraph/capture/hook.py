@@ -58,6 +58,7 @@ from onegraph.capture.guards.recompiling import explain_failure
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.resume.resumed import places, same_places
 from onegraph.capture.symbolic.shape_policy import History, ShapePolicy
+from onegraph.torchlib import ranks
 from onegraph.torchlib.around import eager_state
 from onegraph.torchlib.state import is_faking, saving_plainly
 
@@ -78,6 +79,10 @@ LOGGER = logging.getLogger("onegraph")
 CAPTURE_FAILED = (
     "onegraph failed to capture %s, which runs eagerly: %s. This is a defect of onegraph: please report it. "
     'options={"raise_compiler_errors": True} raises it, with where it is from.'
+)
+ALONE = (
+    "rank %s has compiled another version of %s, which %d of the other ranks have not begun to compile: they wait for "
+    "it where they communicate. No version fitted, because %s"
 )
 LIMIT_REACHED = (
     "%s was compiled %d times, which is the limit (the option %s): calls that fit none of the versions "
@@ -251,9 +256,13 @@ class Region:
             gc.collect()  # regions that the program has dropped are in cycles
             total = versions_of(places(code, values))
         is_another = versions.compiled or total >= most
-        if is_another and not self._may_recompile(function, values, versions, total, cx):
+        reason = self._reason_to_recompile(function, values, versions, total, cx) if is_another else ""
+        if reason is None:
             self._tell_eager(code)
             return None
+        again = f"{frame} {len(versions.compiled)}" if reason else ""
+        if again:
+            ranks.begin(again)
         versions.number = next(_NUMBERS) if versions.number is None else versions.number
         line = next((line for *_, line in code.co_lines() if line), code.co_firstlineno)
         cx.emit(ev.FrameStarted(frame, len(versions.compiled), versions.number, line, cx.config))
@@ -268,6 +277,8 @@ class Region:
             raise
         finally:
             cx.emit(ev.FrameEnded(frame, thread_time() - began, failure))
+        if again and (others := ranks.without(again)):
+            LOGGER.warning(ALONE, ranks.rank(), frame, others, reason)
         return self._settled(result, start, versions)
 
     def _settled(self, result: Translated | Skipped | Failing, start: FrameStart, versions: Versions) -> Any:
@@ -367,10 +378,10 @@ class Region:
         self.cx.emit(result.broken)
         raise GraphBreakError(result.broken)
 
-    def _may_recompile(
+    def _reason_to_recompile(
         self, function: FunctionType, values: tuple[Any, ...], versions: Versions, total: int, cx: Context
-    ) -> bool:
-        """Report why no version fits; False when a limit is reached: of these, or of `total` in all regions."""
+    ) -> str | None:
+        """Report why no version fits; None when a limit is reached: of these, or of `total` in all regions."""
         if versions.compiled:
             reason, cause = explain_failure((version.guards for version in versions.compiled), function, values)
         else:
@@ -389,9 +400,9 @@ class Region:
                 versions.exhausted = True
                 cx.emit(ev.RecompileLimitReached(cx.frame, limit, reason))
                 LOGGER.warning(LIMIT_REACHED, cx.frame, limit, option, reason)
-            return False
+            return None
         cx.emit(ev.Recompiled(cx.frame, reason, cause, len(versions.compiled)))
-        return True
+        return reason
 
     def compiled(self) -> Iterator[tuple[Location, Version]]:
         """What was compiled here, frame by frame."""

@@ -16,6 +16,7 @@ from onegraph.base.events import Event, Events, Location, channels, text_of
 from onegraph.base.settings import config
 from onegraph.base.text import Printer, plural
 from onegraph.tools.torch_log_names import ROUTES
+from onegraph.torchlib.ranks import rank
 
 
 def attach(events: Events, names: Iterable[str], stream: TextIO | None = None) -> Callable[[], None]:
@@ -56,7 +57,8 @@ def render(event: Event) -> str:
     """The event as text: a headline with channel and frame, then the indented program that it carries, if any."""
     out = Printer()
     where = f" {event.frame}:" if event.frame else ""
-    out.line(f"[{event.channel}]{where} {describe(event)}")
+    process = "" if (number := rank()) is None else f"[rank {number}] "
+    out.line(f"{process}[{event.channel}]{where} {describe(event)}")
     with out.indented():
         out.lines(details(event))
         body = text_of(getattr(event, "text", ""))

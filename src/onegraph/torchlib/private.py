@@ -475,6 +475,9 @@ _PLACED = optional("torch._C._distributed", "placements of sharded tensors break
 PLACEMENTS = tuple(
     getattr(_PLACED, name) for name in ("Shard", "Replicate", "Partial", "StridedShard") if hasattr(_PLACED, name)
 )
+default_store = optional(
+    "torch.distributed.distributed_c10d._get_default_store", "a process does not see that it compiles alone"
+)
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 DATA_PARALLEL = feature(
     "DistributedDataParallel breaks the graph",
