@@ -26,11 +26,19 @@ typedef struct {
     PyObject *known;     /* what it refers to, borrowed: both go when that dies */
     PyObject *version;   /* of an identity that is trusted; else NULL */
     void *data;
-    Digest digest;
-    Watch *watch; /* of most of its bytes; NULL: of none */
     size_t bytes;
+    Digest digest;   /* of its bytes, or of what names them */
+    bool named;      /* nothing was read but the edges */
+    Watch *watch;    /* of most of its bytes; NULL: of none */
     Digest edges[2]; /* of those before and behind what is watched */
 } Seen;
+
+/* What contents are called that are watched: who sees them by the same watch sees the same. */
+typedef struct {
+    uint64_t watch;
+    uint64_t address, bytes;
+    Digest edges[2];
+} Name;
 
 typedef struct {
     PyObject_HEAD
@@ -123,14 +131,24 @@ static void begin_to_watch(Seen *seen)
     }
 }
 
-static bool is_watched_and_unwritten(const Seen *seen, const void *data, size_t bytes)
+/* The same memory, with the same contents outside of what is watched. */
+static bool has_equal_edges(const Seen *seen, const Seen *fresh)
 {
-    if (data != seen->data || bytes != seen->bytes || !watch_is_unwritten(seen->watch)) {
+    if (fresh->data != seen->data || fresh->bytes != seen->bytes) {
         return false;
     }
     Digest edges[2];
     digest_edges(seen, edges);
     return memcmp(edges, seen->edges, sizeof(edges)) == 0;
+}
+
+/* Reading all of a tensor while the threads of a graph wait for their work costs twice: what is watched is not read. */
+static void name_contents(Seen *seen)
+{
+    Name name = {watch_number(seen->watch), (uintptr_t)seen->data, seen->bytes, {{{0}}}};
+    memcpy(name.edges, seen->edges, sizeof(name.edges));
+    digest_of(&name, sizeof(name), &seen->digest);
+    seen->named = true;
 }
 
 /* Whether to watch this tensor from now on; rarely asked for, as long as it is written to or cannot be watched. */
@@ -144,6 +162,21 @@ static bool is_time_to_watch(KeptObject *self, size_t bytes)
     return true;
 }
 
+/* Whether the pages of a watch that is lost, with the edges as they were, hold what it saw; they are watched again after
+   a while, as long as they do. */
+static bool has_named_contents(KeptObject *self, Seen *seen)
+{
+    Watch *next = is_time_to_watch(self, seen->bytes) ? watch_memory(seen->data, seen->bytes) : NULL;
+    bool same = watch_has_contents(seen->watch, next);
+    if (same && next != NULL) {
+        watch_release(seen->watch);
+        seen->watch = next;
+    } else {
+        watch_release(next);
+    }
+    return same;
+}
+
 /* By its contents. Other threads may run meanwhile, and change what is seen: it is looked up again behind that. */
 static int has_equal_contents(KeptObject *self, Py_ssize_t i, PyObject *tensor)
 {
@@ -152,13 +185,20 @@ static int has_equal_contents(KeptObject *self, Py_ssize_t i, PyObject *tensor)
         return -1;
     }
     Seen *seen = &self->seen[i];
-    if (seen->watch != NULL && is_watched_and_unwritten(seen, fresh.data, fresh.bytes)) {
-        return 1;
-    }
     if (seen->watch != NULL) {
+        bool equal = has_equal_edges(seen, &fresh);
+        if (equal && watch_is_unwritten(seen->watch)) {
+            return 1;
+        }
+        if (equal && seen->named && has_named_contents(self, seen)) {
+            return 1;
+        }
         watch_release(seen->watch);
         seen->watch = NULL;
         self->calm = 0;
+        if (seen->named) {
+            return 0;
+        }
     }
     if (is_time_to_watch(self, fresh.bytes)) {
         begin_to_watch(&fresh);
@@ -208,7 +248,11 @@ static int look_at(KeptObject *self, Py_ssize_t i, PyObject *tensor, PyObject *c
     if (is_time_to_watch(self, out->bytes)) {
         begin_to_watch(out);
     }
-    digest_freely(out->data, out->bytes, &out->digest);
+    if (out->watch != NULL) {
+        name_contents(out);
+    } else {
+        digest_freely(out->data, out->bytes, &out->digest);
+    }
     out->reference = PyWeakref_NewRef(tensor, clear);
     out->known = tensor;
     out->version = self->check == BY_VERSION ? version_of(tensor) : NULL;

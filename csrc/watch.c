@@ -11,12 +11,21 @@
 
 struct Watch {
     uintptr_t start, end;
+    uint64_t number;
     bool written;
+    bool digested; /* `digest` is that of what was there */
+    Digest digest;
     size_t references;
     Watch *next; /* all that live */
 };
 
 static Watch *all_watches;
+static uint64_t last_number;
+
+static void digest_pages(const Watch *watch, Digest *out)
+{
+    digest_of((const char *)watch->start, watch->end - watch->start, out);
+}
 
 #ifdef __linux__
 #include <fcntl.h>
@@ -89,6 +98,18 @@ static bool is_sandboxed(void)
     return mode != 0;
 }
 
+/* A child of fork can tell only by the contents whether they are as they were. They are not read before there is one:
+   that takes long. */
+static void before_fork(void)
+{
+    for (Watch *watch = all_watches; watch != NULL; watch = watch->next) {
+        if (!watch->digested && watch_is_unwritten(watch)) {
+            digest_pages(watch, &watch->digest);
+            watch->digested = watch_is_unwritten(watch);
+        }
+    }
+}
+
 /* In a child of fork nothing is watched, and the descriptors tell of the memory of its parent. They are not closed: a
    program that closes all that it does not know of may have given their numbers to files of its own. */
 static void after_fork(void)
@@ -104,7 +125,7 @@ static void after_fork(void)
 static bool open_kernel(void)
 {
     static bool follows_forks = false;
-    if (is_sandboxed() || (!follows_forks && pthread_atfork(NULL, NULL, after_fork) != 0)) {
+    if (is_sandboxed() || (!follows_forks && pthread_atfork(before_fork, NULL, after_fork) != 0)) {
         return false;
     }
     follows_forks = true;
@@ -200,7 +221,7 @@ Watch *watch_memory(const void *memory, size_t bytes)
     if (bytes < WATCH_LEAST || !can_watch()) {
         return NULL;
     }
-    Watch wanted = {.references = 1};
+    Watch wanted = {.references = 1, .number = ++last_number};
     wanted.start = ((uintptr_t)memory + kernel.page - 1) & ~(kernel.page - 1);
     wanted.end = ((uintptr_t)memory + bytes) & ~(kernel.page - 1);
     for (Watch *other = all_watches; other != NULL; other = other->next) {
@@ -222,6 +243,23 @@ Watch *watch_memory(const void *memory, size_t bytes)
     all_watches = watch;
     return watch;
 }
+
+bool watch_has_contents(const Watch *watch, Watch *next)
+{
+    Digest now;
+    if (!watch->digested) {
+        return false;
+    }
+    digest_pages(watch, &now);
+    bool same = memcmp(&now, &watch->digest, sizeof(Digest)) == 0;
+    if (same && next != NULL && watch_is_unwritten(next)) {
+        next->digest = now;
+        next->digested = true;
+    }
+    return same;
+}
+
+uint64_t watch_number(const Watch *watch) { return watch->number; }
 
 const char *watch_start(const Watch *watch) { return (const char *)watch->start; }
 

@@ -217,6 +217,50 @@ def test_a_fork_watches_its_own_memory() -> None:
     assert torch.equal(keep(weight), weight)
 
 
+def test_what_is_watched_is_not_read_but_named() -> None:
+    """Its name is what graphs share by that was made of it."""
+    memory, weight = private()
+    equal = weight.clone()
+    names = [_C.Kept(lambda name, tensor: name, (4,), "watch")(each) for each in (weight, weight, equal, equal[1:])]
+    assert names[0] == names[1]
+    assert len({*names}) == (3 if WATCHED else 2)
+    one, other = kept(), kept()
+    first = one(weight)
+    assert other(weight) is first
+    weight.data[SIZE // 2] = 2
+    assert other(weight) is not first
+    assert one(weight) is other(weight)
+
+
+@pytest.mark.parametrize("place", [0, SIZE // 2, SIZE - 2])
+def test_a_fork_keeps_what_was_made_until_something_changes(place: int) -> None:
+    """What is the same as before the fork is not made again: it would have memory of its own."""
+    memory, whole = private()
+    weight = whole[1:]
+    keep, other = kept(), kept()
+    first = keep(weight)
+    assert other(weight) is first
+    child = os.fork()
+    if child == 0:
+        torch.set_num_threads(1)
+        right = keep(weight) is first and keep(weight) is first and watched(keep) == WATCHED
+        weight.data[place] += 0  # written to, and equal
+        right = right and keep(weight) is first and other(weight) is first
+        weight.data[place] = 7
+        right = right and all(torch.equal(each(weight), weight) for each in (keep, other, keep, other))
+        grandchild = os.fork()
+        if grandchild == 0:
+            right = right and torch.equal(keep(weight), weight)
+            weight.data[place] = 8
+            right = right and all(torch.equal(each(weight), weight) for each in (keep, other))
+            os._exit(0 if right else 1)
+        os._exit(0 if os.waitpid(grandchild, 0)[1] == 0 and right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert keep(weight) is first
+    weight.data[place] = 9
+    assert torch.equal(keep(weight), weight) and torch.equal(other(weight), weight)
+
+
 SANDBOX = """
 import ctypes, struct
 class Program(ctypes.Structure):
