@@ -92,13 +92,14 @@ class Assembler:
 
     def load(self, source: Source, why: Reason) -> int:
         """The register that holds the value at `source`, loading it (and its own checks first) when needed."""
-        if source in self.registers:
-            return self.registers[source]
+        known = self.registers.get(source)
+        if known is not None:
+            return known
         operands = self.load_operands(source, why)
         register = self.registers[source] = self.new_register()
         self.emit(why, operands[0], register, *operands[1:])
         for guard in self.pending.pop(source, ()):
-            self.check(guard)
+            guard.rule.check(self, guard, register)
         return register
 
     def new_register(self) -> int:
@@ -106,7 +107,15 @@ class Assembler:
         return self.objects - 1
 
     def load_operands(self, source: Source, why: Reason) -> tuple[Any, ...]:
-        match source:
+        match source:  # the most frequent first
+            case Item(base, Known() as key):
+                return ("ITEM_AT", self.load(base, why), self.referent(key, why))
+            case Item(base, key):
+                return ("ITEM", self.load(base, why), self.const(key))
+            case DictOf(base):
+                return ("DICTOF", self.load(base, why))
+            case Attr(base, name):
+                return ("ATTR", self.load(base, why), self.const(name))
             case Arg(index, _):
                 return ("ARG", index)
             case CellOf(FreeCell(index, _)):
@@ -123,14 +132,6 @@ class Assembler:
                 return ("REFERENT", self.const(source.held))
             case Const(_, _, value):
                 return ("CONST", self.const(value))
-            case Attr(base, name):
-                return ("ATTR", self.load(base, why), self.const(name))
-            case Item(base, Known() as key):
-                return ("ITEM_AT", self.load(base, why), self.referent(key, why))
-            case Item(base, key):
-                return ("ITEM", self.load(base, why), self.const(key))
-            case DictOf(base):
-                return ("DICTOF", self.load(base, why))
             case CellOf(base):
                 return ("CELL", self.load(base, why))
             case TypeOf(base):
@@ -231,6 +232,7 @@ def assemble(
             relations.append(guard)
         else:
             assembler.pending.setdefault(guard.source, []).append(guard)
+    loads = [(source, checks[0]) for source, checks in assembler.pending.items()]
     cheapest_first = {kind: place for place, kind in enumerate(KINDS)}
     for checks in assembler.pending.values():
         if len(checks) > 1:
@@ -238,9 +240,8 @@ def assemble(
     for source in [source for source in assembler.pending if source in assembler.registers]:  # loaded for the facts
         for guard in assembler.pending.pop(source):
             assembler.check(guard)
-    for guard in [*guards]:
-        if not guard.rule.relates:
-            assembler.load(guard.source, guard)
+    for source, guard in loads:
+        assembler.load(source, guard)
     for guard in relations:
         assembler.check(guard)
     for condition in conditions:

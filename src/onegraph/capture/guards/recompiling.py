@@ -78,7 +78,11 @@ def changed(state: _C.GlobalState) -> tuple[str, ...]:
 def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) -> Any:
     """The value that a call has at a source, read without code of the program; `MISSING` where that cannot be done."""
     base = base_of(source)
-    owner: Any = None if base is None else value_at(base, function, values)
+    return value_in(None if base is None else value_at(base, function, values), source, function, values)
+
+
+def value_in(owner: Any, source: Source, function: FunctionType, values: tuple[Any, ...]) -> Any:
+    """The same, read from what is at the base of the source."""
     if owner is MISSING:
         return MISSING
     try:

@@ -27,8 +27,8 @@ from onegraph.base.late import late_module
 from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.captured import GRAPH, FrameStart
 from onegraph.capture.guards.predicates import Portable
-from onegraph.capture.guards.recompiling import MISSING, value_at
-from onegraph.capture.guards.source import Const, Globals, Source, Through, describe
+from onegraph.capture.guards.recompiling import MISSING, value_in
+from onegraph.capture.guards.source import Const, Globals, Source, Through, base_of, describe
 from onegraph.capture.kept.checks import check_called, import_own, made_class, portable_class
 from onegraph.capture.kept.codes import Codes, Owner
 from onegraph.capture.kept.contents import NATIVE, content
@@ -122,6 +122,8 @@ class Reader:
         self.codes, self.function, self.call, self.history = codes, start.function, start.values, history
         self.values: list[Any] = []
         self.found: dict[int, Source] = {}  # the objects that are what is there, by their identity
+        self.specs: dict[tuple[int, int], _C.TensorSpec] = {}  # by the rows of their classes and parts
+        self._read: dict[int, Any] = {}  # what the call has at a source, by the identity of that
         for tag, *fields in rows:
             self.values.append(_READERS[tag](self, *fields))
 
@@ -130,7 +132,12 @@ class Reader:
         return [values[number] for number in numbers]
 
     def value_at(self, source: Source) -> Any:
-        return value_at(source, self.function, self.call)
+        """What the call has at a source of a row, which is read once: nothing changes meanwhile."""
+        if id(source) not in self._read:
+            base = base_of(source)
+            owner = None if base is None else self.value_at(base)
+            self._read[id(source)] = value_in(owner, source, self.function, self.call)
+        return self._read[id(source)]
 
 
 def checked(value: Any, wanted: str, what: Any) -> Any:
