@@ -306,8 +306,8 @@ class Kept:
     """Called with dense tensors (or None), gives `make(digests, *tensors)`, kept until one of them changes or dies.
 
     How a change is noticed: by a digest of the contents; by a watch, for which the kernel protects their memory (by the
-    digest where it cannot); or by identity, memory and version. What is watched is not read: in the place of its digest is
-    a name of what the watch saw.
+    digest where it cannot); or by identity, memory and version. What is watched is not read: in the place of its digest
+    is a name of what the watch saw.
     """
 
     def __new__(

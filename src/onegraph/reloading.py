@@ -169,4 +169,4 @@ def _reporting(cx: Context) -> Callable[[str, Exception | None], object]:
 
 def identity(config: Config) -> str:
     """What native code depends on besides the program."""
-    return KEPT.identity(config.target_cpu)
+    return KEPT.identity(config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from onegraph.compiler.codegen.loading import load_kernels
-from onegraph.compiler.codegen.native import identity
+from onegraph.compiler.codegen.made_for import identity
 from onegraph.compiler.target import Kept, Machine
 
 #: Processors of servers and desktops differ less than what is known here of their loads: one description is for all.

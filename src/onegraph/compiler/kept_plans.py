@@ -125,7 +125,7 @@ def place_of(
     except Undescribed as why:
         cx.emit(DiskSearched(cx.frame, "plan", False, str(why)))
         return None
-    return PlanPlace(disk, key_of("plan", target.kept.identity(config.target_cpu), text), consumes)
+    return PlanPlace(disk, key_of("plan", target.kept.identity(config), text), consumes)
 
 
 def _read(data: bytes) -> KeptPlan | None:

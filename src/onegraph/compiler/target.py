@@ -71,11 +71,11 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How code that `build` has kept is found again: `identity` says what it depends on besides the program, for a
-    named processor; `load` takes the plan's kernels and the names under which their code is kept. `stages` are those
+    """How code that `build` has kept is found again: `identity` says what it depends on besides the program, with
+    these settings; `load` takes the plan's kernels and the names under which their code is kept. `stages` are those
     of which the code has texts."""
 
-    identity: Callable[[str], str]
+    identity: Callable[[Config], str]
     load: Callable[[Sequence[KernelInfo], Sequence[str], Context], Loaded | None]
     stages: tuple[str, ...]
 

@@ -26,49 +26,80 @@ FUNCTION = 2  # kind of a symbol
 @dataclass(frozen=True, slots=True)
 class Section:
     kind: int
+    flags: int
     offset: int
     size: int
     link: int
     info: int
+    align: int
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """`section` is 0 for what is defined elsewhere."""
+    """`section` is 0 for what is defined elsewhere; `value` is where it begins in its section."""
 
     name: str
     kind: int
     section: int
+    value: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """At `offset` in a section is what its kind says of the symbol of that number."""
+
+    section: int
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFile:
+    sections: tuple[Section, ...]
+    symbols: tuple[Symbol, ...]
+    relocations: tuple[Relocation, ...]
 
 
 def symbols_of(code: bytes) -> tuple[Symbol, ...]:
-    """The symbols of an object file for this processor, whose tables stay within it.
+    """The symbols of an object file. Raises ValueError as `object_of` does."""
+    return object_of(code).symbols
+
+
+def object_of(code: bytes) -> ObjectFile:
+    """An object file for this processor, whose tables stay within it.
 
     Raises:
         ValueError: for anything else.
     """
     try:
-        return _symbols(code)
+        return _object(code)
     except (struct.error, IndexError) as error:
         raise ValueError(f"this is no object file: {error}") from None
 
 
-def _symbols(code: bytes) -> tuple[Symbol, ...]:
+def _object(code: bytes) -> ObjectFile:
     sections = _sections(code)
-    found: tuple[Symbol, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    relocations: list[Relocation] = []
     counts: dict[int, int] = {}
     for number, section in enumerate(sections):
         if section.kind == SYMBOLS:
-            names = _content(code, sections[section.link])
-            found = tuple(_symbol(code, section, names, len(sections)))
-            counts[number] = len(found)
+            names = content(code, sections[section.link])
+            symbols = tuple(_symbol(code, section, names, len(sections)))
+            counts[number] = len(symbols)
     for section in sections:
         if section.kind == RELOCATIONS:
             size, count = sections[section.info].size, counts.get(section.link, 0)
-            for offset, info, _ in RELOCATION.iter_unpack(_content(code, section)):
+            for offset, info, addend in RELOCATION.iter_unpack(content(code, section)):
                 if offset >= size or info >> 32 >= count:
                     raise ValueError("this is no object file: a relocation leads out of it")
-    return found
+                relocations.append(Relocation(section.info, offset, info & 0xFFFFFFFF, info >> 32, addend))
+    if len(counts) > 1:
+        raise ValueError("this is no object file: it has several tables of symbols")
+    return ObjectFile(sections, symbols, tuple(relocations))
 
 
 def _sections(code: bytes) -> tuple[Section, ...]:
@@ -78,19 +109,19 @@ def _sections(code: bytes) -> tuple[Section, ...]:
     if size != SECTION.size or start + count * size > len(code):
         raise ValueError("this is no object file: it has not all of its sections")
     rows = SECTION.iter_unpack(code[start : start + count * size])
-    sections = tuple(Section(row[1], row[4], row[5], row[6], row[7]) for row in rows)
+    sections = tuple(Section(row[1], row[2], row[4], row[5], row[6], row[7], row[8]) for row in rows)
     if any(each.kind != NOTHING and each.offset + each.size > len(code) for each in sections):
         raise ValueError("this is no object file: it has not all of its sections")
     return sections
 
 
-def _content(code: bytes, section: Section) -> bytes:
+def content(code: bytes, section: Section) -> bytes:
     return code[section.offset : section.offset + section.size]
 
 
 def _symbol(code: bytes, section: Section, names: bytes, sections: int) -> Iterator[Symbol]:
-    for at, info, _, where, _, _ in SYMBOL.iter_unpack(_content(code, section)):
+    for at, info, _, where, value, size in SYMBOL.iter_unpack(content(code, section)):
         end = names.find(b"\0", at)
         if end < 0 or sections <= where < RESERVED:
             raise ValueError("this is no object file: a symbol leads out of it")
-        yield Symbol(names[at:end].decode(), info & 15, where)
+        yield Symbol(names[at:end].decode(), info & 15, where, value, size)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from onegraph.base.context import Context
+from onegraph.base.context import Context, Store
 from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import cache_of
-from onegraph.compiler.codegen.native import load_object
-from onegraph.compiler.codegen.perf_map import tell_perf
+from onegraph.base.late import late_module
+from onegraph.compiler.codegen.linking import Compiled, has_functions, placed
 from onegraph.compiler.target import Loaded, Machine
 from onegraph.ir.plan import KernelInfo
+
+if TYPE_CHECKING:
+    from onegraph.compiler.codegen.native import linked_object
+    from onegraph.compiler.codegen.perf_map import tell_perf
+else:  # code that was found is put in its place without LLVM
+    linked_object = late_module("onegraph.compiler.codegen.native").linked_object
+    tell_perf = late_module("onegraph.compiler.codegen.perf_map").tell_perf
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -47,3 +55,11 @@ def load_kernels(infos: Sequence[KernelInfo], objects: Sequence[str], cx: Contex
             known[info.name] = LIVING[machine, cpu, info.name] = function
     found = tuple(known[info.name] for info in infos)
     return Loaded(tuple(function.address for function in found), found)
+
+
+def load_object(key: str, names: Sequence[str], cpu: str, kept: Store) -> Compiled | None:
+    """Native code that is kept under this name; None if it is not, or has no such functions, or cannot be used here."""
+    code = kept.load(key)
+    if code is None or not has_functions(code, names):
+        return None
+    return placed(code, names, key) or linked_object(code, names, cpu, key)

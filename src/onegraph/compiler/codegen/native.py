@@ -6,19 +6,18 @@ import ctypes
 import logging
 import mmap
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
 
 import llvmlite.binding as llvm
 from llvmlite.binding.ffi import lib
 
-from onegraph.base.context import Store
-from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, key_of
 from onegraph.base.errors import CompileError
 from onegraph.base.locks import Lock
-from onegraph.compiler.codegen.elf import FUNCTION, symbols_of
+from onegraph.compiler.codegen.elf import symbols_of
+from onegraph.compiler.codegen.linking import OPENMP, Compiled, has_functions
 from onegraph.compiler.codegen.vector_library import addresses, torch_library
 
 LOGGER = logging.getLogger("onegraph")
@@ -31,30 +30,14 @@ if _CALLS is not None:
 else:
     LOGGER.warning("this llvmlite has no lock that is known: do not fork while another thread compiles")
 _ROOM = 64 << 20, 256  # bytes that LLVM may need: for a small module, and for each character of a large one
-_OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """Native code; it lives as long as `engine`. `addresses` are those of the functions asked for.
-
-    `code` is an object file. `kept` is its name on disk, empty where it is not kept there.
-    """
-
-    addresses: Mapping[str, int]
-    engine: object
-    code: bytes
-    cached: bool
-    kept: str
 
 
 @cache
 def _target() -> llvm.Target:
-    """This machine's kind of target, set up. Threads are those of the OpenMP library that torch itself runs on, so that
-    there is one pool of them in the process. Functions of vectors are torch's too."""
+    """This machine's kind of target, set up with torch's functions for threads and for vectors."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    openmp = {name: ctypes.cast(getattr(torch_library(), name), ctypes.c_void_p).value for name in _OPENMP}
+    openmp = {name: ctypes.cast(getattr(torch_library(), name), ctypes.c_void_p).value for name in OPENMP}
     for name, address in {**openmp, **addresses()}.items():
         llvm.add_symbol(name, address)
     return llvm.Target.from_default_triple()
@@ -122,12 +105,9 @@ def compile_text(text: str, names: Sequence[str], cpu: str = "", kept: DiskCache
         return Compiled(addresses, engine, code, is_found, key if kept is not None else "")
 
 
-def load_object(key: str, names: Sequence[str], cpu: str, kept: Store) -> Compiled | None:
-    """Native code that is kept under this name; None if it is not, or has no such functions, or cannot be used here."""
+def linked_object(code: bytes, names: Sequence[str], cpu: str, key: str) -> Compiled | None:
+    """The functions of an object file that is kept as `key`; None if it cannot be used here."""
     with _LOCK:
-        code = kept.load(key)
-        if code is None or not has_functions(code, names):
-            return None
         target = machine(cpu)  # before what is missing is looked for: it brings functions of vectors
         if missing_functions(code):
             return None
@@ -146,14 +126,6 @@ def linked(code: bytes, target: llvm.TargetMachine) -> llvm.ExecutionEngine:
 def identity(cpu: str = "") -> str:
     """What native code for the cpu depends on besides its text."""
     return " ".join((*description(cpu), str(llvm.llvm_version_info)))
-
-
-def has_functions(code: bytes, names: Sequence[str]) -> bool:
-    """Whether this is an object file for this processor with these functions."""
-    try:
-        return {*names} <= {symbol.name for symbol in symbols_of(code) if symbol.kind == FUNCTION and symbol.section}
-    except ValueError:
-        return False
 
 
 def missing_functions(code: bytes) -> list[str]:

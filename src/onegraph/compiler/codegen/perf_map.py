@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
-import struct
 from collections.abc import Iterator, Mapping
 
-import llvmlite.binding as llvm
+from onegraph.compiler.codegen.elf import FUNCTION, symbols_of
 
 LOGGER = logging.getLogger("onegraph")
 NOT_WRITTEN = "perf is not told the names of kernels: %s"
-_FUNCTION = 2  # the type of a symbol, in the lower half of its byte
 _OPEN = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -33,14 +31,8 @@ def tell_perf(code: bytes, addresses: Mapping[str, int]) -> None:
 
 def functions(code: bytes, addresses: Mapping[str, int]) -> Iterator[tuple[int, int, str]]:
     """Address, size and name of each function. Those that only the object knows lie in the section of the others."""
-    sections = {section.name(): section.data() for section in llvm.ObjectFileRef.from_data(code).sections()}
-    names, symbols = sections.get(b".strtab", b""), sections.get(b".symtab", b"")
-    found = {
-        names[at : names.index(b"\0", at)].decode(): (section, value, size)
-        for at, info, _, section, value, size in struct.iter_unpack("<IBBHQQ", symbols)
-        if info & 15 == _FUNCTION
-    }
-    begins = {found[name][0]: address - found[name][1] for name, address in addresses.items() if name in found}
-    for name, (section, value, size) in found.items():
-        if section in begins:
-            yield begins[section] + value, size, name
+    found = [symbol for symbol in symbols_of(code) if symbol.kind == FUNCTION and symbol.section]
+    begins = {each.section: addresses[each.name] - each.value for each in found if each.name in addresses}
+    for each in found:
+        if each.section in begins:
+            yield begins[each.section] + each.value, each.size, each.name

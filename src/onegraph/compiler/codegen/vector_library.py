@@ -52,6 +52,11 @@ def addresses() -> Mapping[str, int]:
     return found
 
 
+def is_vector_function(symbol: str) -> bool:
+    """Whether this is the name of such a function, whether there is one or not."""
+    return symbol.startswith("Sleef_")
+
+
 def vector_function(name: str, dtype: DType, lanes: int, instructions: str) -> VectorFunction | None:
     """The function for so many lanes or a divisor of them; None if there is none."""
     if name not in _ACCURACY or instructions not in _REGISTERS or dtype not in (F32, F64):

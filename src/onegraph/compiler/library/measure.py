@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import cycle, islice
 from time import perf_counter, thread_time
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,8 +16,13 @@ from torch import Tensor
 from onegraph.base.config import Config
 from onegraph.base.constants import inf
 from onegraph.base.disk_cache import cache_of, key_of
-from onegraph.compiler.codegen.native import description
+from onegraph.base.late import late_module
 from onegraph.torchlib.state import untraced
+
+if TYPE_CHECKING:
+    from onegraph.compiler.codegen.native import description
+else:  # what was chosen is not measured
+    description = late_module("onegraph.compiler.codegen.native").description
 
 ROUNDS = 2
 MORE_ROUNDS = 2  # where rounds disagree about the winner
