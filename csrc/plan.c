@@ -49,6 +49,7 @@ static int plan_traverse(PlanObject *self, visitproc visit, void *arg)
     Py_VISIT(self->keep);
     Py_VISIT(self->objects);
     Py_VISIT(self->sanitizer);
+    Py_VISIT(self->trial);
     return 0;
 }
 
@@ -59,6 +60,7 @@ static void plan_dealloc(PlanObject *self)
     Py_XDECREF(self->keep);
     Py_XDECREF(self->objects);
     Py_XDECREF(self->sanitizer);
+    Py_XDECREF(self->trial);
     Py_XDECREF(self->steps);
     Py_XDECREF(self->inputs);
     Py_XDECREF(self->constants);
@@ -73,10 +75,19 @@ static PyObject *plan_repr(PlanObject *self)
     return PyUnicode_FromFormat("<Plan for %zd inputs>", words_count(self->inputs, sizeof(Place)));
 }
 
+static PyObject *plan_on_trial(PlanObject *self, PyObject *trial)
+{
+    Py_XSETREF(self->trial, Py_NewRef(trial));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef plan_methods[] = {
     {"consume", plan_consume, METH_O,
      PyDoc_STR("consume(inputs): as a call with the inputs of a list, which are taken out of it: each lives as long as it "
                "is needed.")},
+    {"on_trial", (PyCFunction)plan_on_trial, METH_O,
+     PyDoc_STR("on_trial(trial): until a call has gone well, trial.begin(inputs) is asked before it, and may raise, and "
+               "trial.failed() is told.")},
     {NULL, NULL, 0, NULL},
 };
 

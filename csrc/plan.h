@@ -138,6 +138,7 @@ typedef struct {
     PyObject *name;      /* for profilers */
     Py_buffer times;     /* for each launch and call how often it ran, and its nanoseconds; obj NULL: not measured */
     Scratch *scratch; /* one for each slot; NULL while a call uses it */
+    PyObject *trial;  /* of a plan that was read, till a call has gone well: what looks at the first one; or NULL */
 } PlanObject;
 
 /* The words, and how many things there are among them. */

@@ -377,6 +377,52 @@ static PyObject *run(Call *call, PyObject *const *args)
     return results;
 }
 
+/* ---- the first call of a plan that was read ---- */
+
+/* Python of ours: its frames are not the program's. */
+static PyObject *ask_trial(PyObject *trial, const char *method, PyObject *inputs)
+{
+    ContextObject *outer = hook_state.context;
+    hook_state.context = NULL;
+    PyObject *answer = inputs == NULL ? PyObject_CallMethod(trial, method, NULL)
+                                      : PyObject_CallMethod(trial, method, "(O)", inputs);
+    hook_state.context = outer;
+    return answer;
+}
+
+static int trial_begin(PlanObject *plan, PyObject *const *args, Py_ssize_t n)
+{
+    PyObject *inputs = PyTuple_New(n);
+    for (Py_ssize_t i = 0; inputs != NULL && i < n; i++) {
+        PyTuple_SET_ITEM(inputs, i, Py_NewRef(args[i]));
+    }
+    PyObject *trial = Py_NewRef(plan->trial);
+    PyObject *answer = inputs == NULL ? NULL : ask_trial(trial, "begin", inputs);
+    Py_DECREF(trial);
+    Py_XDECREF(inputs);
+    Py_XDECREF(answer);
+    return answer == NULL ? -1 : 0;
+}
+
+static void trial_end(PlanObject *plan, PyObject *results)
+{
+    PyObject *trial = plan->trial;
+    plan->trial = NULL;
+    if (results == NULL && PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyObject *kind, *error, *trace;
+        PyErr_Fetch(&kind, &error, &trace);
+        PyObject *answer = ask_trial(trial, "failed", NULL);
+        if (answer == NULL) {
+            PyErr_WriteUnraisable(trial);
+        }
+        Py_XDECREF(answer);
+        PyErr_Restore(kind, error, trace);
+    }
+    Py_DECREF(trial);
+}
+
+/* ---- calls ---- */
+
 static PyObject *call_with(PlanObject *plan, PyObject *const *args, bool consumes)
 {
     Call call = {.plan = plan, .consumes = consumes, .profiled = is_profiled()};
@@ -403,6 +449,9 @@ static PyObject *call_with(PlanObject *plan, PyObject *const *args, bool consume
     if (memory != (char *)few) {
         PyMem_Free(memory);
     }
+    if (plan->trial != NULL) {
+        trial_end(plan, results);
+    }
     return results;
 }
 
@@ -414,6 +463,9 @@ PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObje
         return PyErr_Format(PyExc_TypeError, "the graph takes %zd inputs, got %zd", n_inputs,
                             PyVectorcall_NARGS(nargsf) + (names == NULL ? 0 : PyTuple_GET_SIZE(names)));
     }
+    if (plan->trial != NULL && trial_begin(plan, args, n_inputs) < 0) {
+        return NULL;
+    }
     return call_with(plan, args, false);
 }
 
@@ -423,6 +475,9 @@ PyObject *plan_consume(PyObject *self, PyObject *inputs)
     Py_ssize_t n_inputs = words_count(plan->inputs, sizeof(Place));
     if (!PyList_CheckExact(inputs) || PyList_GET_SIZE(inputs) != n_inputs) {
         return PyErr_Format(PyExc_TypeError, "the graph takes a list of %zd inputs", n_inputs);
+    }
+    if (plan->trial != NULL && trial_begin(plan, PySequence_Fast_ITEMS(inputs), n_inputs) < 0) {
+        return NULL;
     }
     PyObject **args = PyMem_Malloc((size_t)(n_inputs + 1) * sizeof(PyObject *));
     if (args == NULL) {

@@ -75,16 +75,24 @@ static PyObject *empty_large(int64_t ndim, const int64_t *sizes, const int64_t *
 
 int64_t tensor_span(int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {
-    int64_t last = 0;
+    int64_t last = 0, more;
+    bool empty = false, fits = true;
     for (int64_t i = 0; i < ndim; i++) {
-        if (sizes[i] < 0) {
-            PyErr_Format(PyExc_RuntimeError, "a tensor of size %lld was asked for", (long long)sizes[i]);
+        if (sizes[i] < 0 || strides[i] < 0) { /* for which libtorch throws, and C cannot catch */
+            PyErr_Format(PyExc_RuntimeError, "a tensor of size %lld and stride %lld was asked for", (long long)sizes[i],
+                         (long long)strides[i]);
             return -1;
         }
-        if (sizes[i] == 0) {
-            return 0;
-        }
-        last += (sizes[i] - 1) * strides[i];
+        empty = empty || sizes[i] == 0;
+        fits = fits && !__builtin_mul_overflow(sizes[i] - 1, strides[i], &more) &&
+               !__builtin_add_overflow(last, more, &last) && last < INT64_MAX;
+    }
+    if (empty) {
+        return 0;
+    }
+    if (!fits) {
+        PyErr_NoMemory();
+        return -1;
     }
     return last + 1;
 }

@@ -232,6 +232,9 @@ class Plan:
         times: array[int] | None = None,
     ) -> Plan: ...
     def __call__(self, *args: Any) -> tuple[Any, ...]: ...
+    def on_trial(self, trial: object) -> None:
+        """Before the first call `trial.begin(inputs)` is asked, which may raise; it is told if that fails."""
+
     def consume(self, inputs: list[Any], /) -> tuple[Any, ...]:
         """As a call with the inputs of a list, which are taken out of it: each lives as long as it is needed."""
 

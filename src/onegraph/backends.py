@@ -15,6 +15,7 @@ import torch
 
 from onegraph import _C
 from onegraph.autograd.callable import beneath, compiled_alone, compiled_pair, pair_spec
+from onegraph.autograd.cuts import Cut, cut_at_buckets
 from onegraph.autograd.function import Backward, Pattern
 from onegraph.autograd.graphs import (
     FunctionalGraph,
@@ -25,7 +26,6 @@ from onegraph.autograd.graphs import (
     recorded_graphs,
 )
 from onegraph.autograd.kept_calls import KeptAlone, KeptEager, KeptInference, KeptPair
-from onegraph.autograd.pieces import Cut, cut_at_buckets
 from onegraph.autograd.regions import with_regions
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.small import is_too_small

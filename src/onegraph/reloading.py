@@ -9,16 +9,28 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from onegraph.autograd.kept_calls import CODEC, KeptAlone, KeptEager, KeptInference, KeptOther, KeptPair, run_eagerly
+from onegraph.autograd.call_check import check_call, check_other, check_pair
+from onegraph.autograd.kept_calls import (
+    CODEC,
+    KeptAlone,
+    KeptEager,
+    KeptInference,
+    KeptOther,
+    KeptPair,
+    read_nodes,
+    run_eagerly,
+)
 from onegraph.autograd.runtime import Run, bind
 from onegraph.base import events as ev
 from onegraph.base.codec import Unkept
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
+from onegraph.base.errors import EntryRefused
 from onegraph.base.late import late_module
 from onegraph.compiler import kept_graphs
 from onegraph.compiler.cpu_code import KEPT
+from onegraph.compiler.kept_graphs import relaunched
 from onegraph.torchlib.state import enter_inference, exit_inference
 
 if TYPE_CHECKING:
@@ -96,7 +108,7 @@ def within_mode(run: Run) -> Run:
     return entered
 
 
-def reloaded(data: bytes, cx: Context, outgrown: Callable[[], object]) -> Callable[..., Any] | None:
+def reloaded(data: bytes, cx: Context, outputs: int, outgrown: Callable[[], object]) -> Callable[..., Any] | None:
     """What runs as the call that these bytes are of; None where its code is gone.
 
     `outgrown` is called when it turns out that something is needed that only the captured graph has.
@@ -104,23 +116,37 @@ def reloaded(data: bytes, cx: Context, outgrown: Callable[[], object]) -> Callab
     Raises:
         ValueError, LookupError, AttributeError, TypeError: nobody has written these bytes.
     """
+
+    def refused(why: str) -> None:
+        cx.emit(ev.CaptureMissed(cx.frame, why))
+        outgrown()
+
     match CODEC.decode(data):
         case KeptEager(eager):
-            return run_eagerly(eager)
-        case KeptInference(call, graph, entered):
-            run = launched(graph, cx)
+            return read_nodes(eager, outputs)
+        case KeptInference(call, encoded, entered):
+            graph = decoded(encoded)
+            check_call(call, outputs, graph.ends())
+            run = relaunched(graph, cx, False, refused)
             bound = None if run is None else bind(call, run, records_writes=False, records_views=False)
             return within_mode(bound) if bound is not None and entered else bound
-        case KeptAlone(call, graph, eager):
-            run = launched(graph, cx)
+        case KeptAlone(call, encoded, eager):
+            graph = decoded(encoded)
+            check_call(call, outputs, graph.ends())
+            run = relaunched(graph, cx, False, refused)
             return None if run is None else compiled_alone(call, run, run_eagerly(eager))
         case KeptPair(pair, forward, backwards, eager, others):
-            runs = [launched(forward, cx), *[launched(graph, cx, consumes=True) for graph in backwards]]
+            first, *halves = map(decoded, (forward, *backwards))
+            check_pair(pair, outputs, first.ends(), [half.ends() for half in halves])
+            for each in others:
+                check_other(each, pair, first.ends(), None if each.graph is None else decoded(each.graph).ends())
+            runs = [relaunched(first, cx, False, refused), *[relaunched(half, cx, True, refused) for half in halves]]
             if any(run is None for run in runs):
                 return None
-            specialize = _Others({(each.number, each.pattern): each for each in others}, cx, outgrown)
+            specialize = _Others({(each.number, each.pattern): each for each in others}, cx, outgrown, refused)
             consuming = [run.consume for run in runs[1:]]
-            return compiled_pair(pair, runs[0], consuming, specialize, run_eagerly(eager), _reporting(cx), ())
+            report = _reporting(cx, refused)
+            return compiled_pair(pair, runs[0], consuming, specialize, run_eagerly(eager), report, (), untried=True)
     raise ValueError("these bytes are no compiled call")
 
 
@@ -136,8 +162,12 @@ def objects_of(data: bytes) -> set[str]:
     return {name for graph in graphs for name in kept_graphs.CODEC.decode(graph).objects}
 
 
-def launched(graph: bytes, cx: Context, consumes: bool = False) -> Any:
-    return kept_graphs.relaunched(kept_graphs.CODEC.decode(graph), cx, consumes)
+def decoded(graph: bytes) -> kept_graphs.KeptGraph:
+    """Raises ValueError where these are not the bytes of a graph."""
+    found = kept_graphs.CODEC.decode(graph)
+    if not isinstance(found, kept_graphs.KeptGraph):
+        raise ValueError("these bytes are no graph")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +178,25 @@ class _Others:
     known: dict[tuple[int, tuple[bool, ...]], KeptOther]
     cx: Context
     outgrown: Callable[[], object]
+    refused: Callable[[str], object]
 
     def __call__(self, number: int, pattern: tuple[bool, ...]) -> Backward | None:
         kept = self.known.get((number, pattern))
-        run = launched(kept.graph, self.cx, consumes=True) if kept is not None and kept.graph is not None else None
+        graph = None if kept is None else kept.graph
+        run = None if graph is None else relaunched(decoded(graph), self.cx, True, self.refused)
         if kept is None or (kept.graph is not None and run is None):
             self.outgrown()
             return None
-        return None if kept.half is None else Backward(None if run is None else run.consume, kept.half, kept.taken)
+        if kept.half is None:
+            return None
+        return Backward(None if run is None else run.consume, kept.half, kept.taken, untried=True)
 
 
-def _reporting(cx: Context) -> Callable[[str, Exception | None], object]:
+def _reporting(cx: Context, refused: Callable[[str], object]) -> Callable[[str, Exception | None], object]:
     def report(reason: str, failure: Exception | None) -> None:
-        if failure is not None and cx.config.raise_compiler_errors:
+        if isinstance(failure, EntryRefused):
+            refused(reason)
+        elif failure is not None and cx.config.raise_compiler_errors:
             raise failure
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 

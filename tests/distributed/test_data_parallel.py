@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 import onegraph
-from onegraph.autograd import pieces
+from onegraph.autograd import cuts, pieces
 from onegraph.base.errors import GraphBreakError
 from tests.distributed.processes import two_processes
 
@@ -344,4 +344,4 @@ def test_the_backward_pass_is_left_whole() -> None:
     ],
 )
 def test_buckets_are_full_at_their_limit(sizes: tuple[int, ...], limits: tuple[int, ...], wanted: list[Any]) -> None:
-    assert list(pieces.filled(range(len(sizes)), dict(enumerate(sizes)), limits)) == wanted
+    assert list(cuts.filled(range(len(sizes)), dict(enumerate(sizes)), limits)) == wanted

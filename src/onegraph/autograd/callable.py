@@ -44,8 +44,10 @@ def compiled_pair(
     eager: Run,
     report: Callable[[str, Exception | None], object],
     functions: Sequence[CustomFunction],
+    untried: bool = False,
 ) -> Run:
-    """The graphs of a pair as one function of the captured graph's inputs. `backwards` are those of all pieces."""
+    """The graphs of a pair as one function of the captured graph's inputs. `backwards` are those of all pieces.
+    `untried`: they were read from disk."""
     spec, grad = pair.call, pair.grad
     followed = frozenset(Computed(index) for index in grad.followed)
     recorded = tuple(mutation for mutation in spec.mutations if mutation.value in followed)
@@ -63,7 +65,7 @@ def compiled_pair(
     compiled = Compiled(
         forward,
         tuple(
-            node_of(pair, number, run, partial(specialize, number))
+            node_of(pair, number, run, partial(specialize, number), untried)
             for number, run in enumerate(stepwise(pair, backwards))
         ),
         eager,
@@ -126,7 +128,9 @@ def unless_watched(call: Run, eager: Run) -> Run:
     return run
 
 
-def node_of(pair: PairSpec, number: int, run: Run, specialize: Callable[[Pattern], Backward | None]) -> Node:
+def node_of(
+    pair: PairSpec, number: int, run: Run, specialize: Callable[[Pattern], Backward | None], untried: bool
+) -> Node:
     grad, half, saved = pair.grad, pair.grad.halves[number], pair.saved[number]
     reached = tuple(index for index, place in enumerate(half.gradients) if place is not None)
     groups: tuple[tuple[int, ...], ...] = ()
@@ -141,7 +145,7 @@ def node_of(pair: PairSpec, number: int, run: Run, specialize: Callable[[Pattern
         reached,
         -1 if half.cut is None else grad.place(half.cut),
         saved,
-        {(True,) * len(half.tangents): Backward(run, half, range(len(saved.places)))},
+        {(True,) * len(half.tangents): Backward(run, half, range(len(saved.places)), untried)},
         specialize,
         record,
         tuple(n for n, at in enumerate(saved.places) if isinstance(at, Computed) and at.index < grad.results),

@@ -17,7 +17,7 @@ run had, seen by nobody, and differentiated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from onegraph.autograd.spec import (
     Saved,
 )
 from onegraph.base.dataclass import dataclass
+from onegraph.base.errors import EntryRefused
 from onegraph.base.work import work
 from onegraph.torchlib.around import has_dispatch_modes, has_forward_level
 from onegraph.torchlib.custom_function import CustomFunction
@@ -63,11 +64,13 @@ Pattern = tuple[bool, ...]
 @dataclass(frozen=True, slots=True)
 class Backward:
     """A backward graph, None where eager must do it; what its results are, and what it takes: positions among what the
-    node keeps, and inputs. It is called with a list, out of which it takes them, to let go of each when it can."""
+    node keeps, and inputs. It is called with a list, out of which it takes them, to let go of each when it can.
+    `untried`: it was read from disk, and has not run yet. What eager needs is kept till it has."""
 
     run: Run | None
     half: Half
     taken: Sequence[int | Input]
+    untried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,17 +330,49 @@ def by_graph(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tensor | N
     if backward is None or backward.run is None or values is None:
         raise Unfit(reason or "not all results have a gradient, or one was written to", half)
     laid = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
+    values += laid
+    given = [tangent for tangent in tangents if tangent is not None]
+    if backward.untried:
+        found = first_gradients(ctx, backward, values, laid, given)
+        node.backwards[pattern] = replace(backward, untried=False)
     if half.frees and not is_graph_kept():
         release(ctx, half, pattern)
-    values += laid
+    if backward.untried:
+        return found
     results = backward.run(values)
-    given = [tangent for tangent in tangents if tangent is not None]
-    if isinstance(results, Results):
-        return Gradients(half, results, laid, given)
+    return (
+        Gradients(half, results, laid, given)
+        if isinstance(results, Results)
+        else gradients_of(half, results, laid, given)
+    )
+
+
+def gradients_of(half: Half, results: Sequence[Any], laid: Sequence[Tensor], given: Sequence[Tensor]) -> list[Any]:
     return [
         results[place.index] if type(place) is Computed else gradient(place, results, laid, given)
         for place in half.gradients
     ]
+
+
+def first_gradients(
+    ctx: Any, backward: Backward, values: list[Any], laid: Sequence[Tensor], given: Sequence[Tensor]
+) -> list[Any]:
+    """What a graph that was read gives in its first run.
+
+    Raises:
+        EntryRefused: it fails, or gives what are no gradients of what it was made for.
+    """
+    node, inputs = ctx.node, ctx.call.inputs
+    assert backward.run is not None
+    try:
+        found = gradients_of(backward.half, backward.run(values), laid, given)
+        of_inputs = node.reached if node.half.cut is None else ()
+        fits = all(found[n] is None or found[n].shape == inputs[n].shape for n in of_inputs)
+    except Exception as error:
+        raise EntryRefused(f"{type(error).__name__}: {error}") from error
+    if not fits:
+        raise EntryRefused("the gradients have other sizes than what they are of")
+    return found
 
 
 def taken(ctx: Any, places: Sequence[int | Input], untouched: bool) -> list[Any] | None:

@@ -92,5 +92,19 @@ class Eagerly:
         return self.made[0](*inputs)
 
 
+def read_nodes(nodes: bytes, outputs: int) -> Run:
+    """The captured graph of so many outputs (0: nobody counts them), which is read at once.
+
+    Raises:
+        ValueError, LookupError, AttributeError, TypeError: nobody has written it.
+    """
+    module = graph_of(nodes)
+    (result,) = next(iter(reversed(module.graph.nodes))).args
+    if outputs and not (isinstance(result, tuple | list) and len(result) == outputs):
+        raise ValueError("it has other outputs")
+    forward: Run = module.forward
+    return forward
+
+
 def run_eagerly(nodes: bytes) -> Run:
     return Eagerly(nodes)

@@ -172,6 +172,26 @@ class Wrapped:
 Gradient = Computed | Tangent | Part | Wrapped | None
 
 
+def tensors_of(place: Gradient) -> list[int]:
+    """The results of the backward graph that a gradient is, has views of, or holds."""
+    match place:
+        case Computed(index):
+            return [index]
+        case Part(base):
+            return tensors_of(base)
+        case Wrapped(_, parts):
+            return [index for part in parts for index in tensors_of(part)]
+    return []
+
+
+def results_of(place: Gradient) -> set[int]:
+    """These, and the results that are numbers of views."""
+    parts = place.parts if isinstance(place, Wrapped) else (place,)
+    views = [part for part in parts if isinstance(part, Part)]
+    numbers = {n.index for v in views for n in (*v.size, *v.stride, v.offset) if isinstance(n, Computed)}
+    return numbers.union(tensors_of(place))
+
+
 @dataclass(frozen=True, slots=True)
 class Watched:
     """A tensor that autograd counts writes to. `made_by` names the node of autograd that made it, if one did.

@@ -24,6 +24,8 @@ from onegraph.base.dataclass import dataclass
 #: What is encoded; checkers of types cannot say "or a dataclass of the list".
 Value: TypeAlias = Any
 Json: TypeAlias = Any
+#: Bytes of a text: reading one takes at most some 400 MB and two seconds.
+LARGEST_TEXT = 16 << 20
 #: What JSON has a word for.
 _AS_IT_IS = frozenset({type(None), bool, int, str})
 
@@ -73,6 +75,8 @@ class Codec:
         Raises:
             ValueError: where the bytes are not those of a value.
         """
+        if len(data) > LARGEST_TEXT:
+            raise ValueError("these bytes are more than any value takes")
         try:
             return self._value(json.loads(data))
         except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:

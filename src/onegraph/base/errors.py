@@ -75,6 +75,13 @@ class FailOnRecompileError(OnegraphError, RuntimeError):
     """Under `set_stance("fail_on_recompile")`: no compiled version fits a call. It is a `RuntimeError`, as in torch."""
 
 
+class EntryRefused(OnegraphError):
+    """A graph that was read from disk does not fit its first call, of which nothing has happened. It is not used again.
+
+    Users do not see it: the call runs as it was written.
+    """
+
+
 class LoadError(OnegraphError):
     """A file cannot be loaded with this program or on this machine. The message says what differs."""
 

@@ -10,9 +10,10 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context, Store
 from onegraph.base.dataclass import dataclass
 
-#: Makes what runs of the bytes that a backend has put into `Context.made`; None where its code is gone. The last
-#: argument is called when that turns out to need the graph, which is not kept.
-Reload = Callable[[bytes, Context, Callable[[], object]], Callable[..., Any] | None]
+#: Makes what runs of the bytes that a backend has put into `Context.made`, for a graph of so many outputs (0: nobody
+#: counts them); None where its code is gone. The last argument is called when that turns out to need the graph, which
+#: is not kept.
+Reload = Callable[[bytes, Context, int, Callable[[], object]], Callable[..., Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,10 @@ class Kept:
     name: str
     digest: bytes = b""
 
-    def store(self, data: bytes) -> None:
+    def store(self, data: bytes) -> bool:
+        """Whether it was written: a disk may be full, or can only be read."""
         self.digest = digest_of(data)
-        self.disk.store(self.name, data)
+        return self.disk.store(self.name, data)
 
     def load(self) -> bytes | None:
         """The entry; None where another one has taken its place, or it is gone."""

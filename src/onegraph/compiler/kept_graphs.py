@@ -6,7 +6,7 @@ Of tensors it has small constants only. Parameters and inputs are given to each 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -22,7 +22,8 @@ from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.library.window import Window
 from onegraph.compiler.plan_bounds import check_plan
 from onegraph.compiler.runtime.launcher import launcher
-from onegraph.ir.plan import ExecPlan
+from onegraph.compiler.trial import Trial
+from onegraph.ir.plan import ExecPlan, Return
 from onegraph.ir.types import DType, dtype_named
 
 LIBRARY = "onegraph.compiler.library."
@@ -57,6 +58,17 @@ class KeptGraph:
     recipes: tuple[tuple[str, KeptRecipe], ...]
     kernels: int
     fallbacks: tuple[str, ...]
+
+    def ends(self) -> tuple[int, int]:
+        """How many inputs and how many results it has.
+
+        Raises:
+            ValueError: it has no end.
+        """
+        match self.plan.steps:
+            case (*_, Return(values)):
+                return len(self.plan.inputs), len(values)
+        raise ValueError("the plan has no end")
 
 
 CODEC = Codec(
@@ -99,8 +111,8 @@ def is_kept(tensor: torch.Tensor) -> bool:
     )  # fmt: skip
 
 
-def relaunched(kept: KeptGraph, cx: Context, consumes: bool) -> Any:
-    """What runs the graph; None if the code of a kernel is gone.
+def relaunched(kept: KeptGraph, cx: Context, consumes: bool, refused: Callable[[str], object]) -> Any:
+    """What runs the graph; None if the code of a kernel is gone. `refused` is told where its first call does not fit.
 
     Raises:
         ValueError: nobody has made such a plan.
@@ -111,7 +123,9 @@ def relaunched(kept: KeptGraph, cx: Context, consumes: bool) -> Any:
     constants = {name: table.tensor() for name, table in kept.constants}
     check_plan(kept.plan, constants)
     recipes = {name: recipe.made() for name, recipe in kept.recipes}
-    return launched(kept.plan, code, constants, recipes, cx, launcher, graph_name(cx, consumes), None)
+    run = launched(kept.plan, code, constants, recipes, cx, launcher, graph_name(cx, consumes), None)
+    run.on_trial(Trial(kept.plan, constants, refused))
+    return run
 
 
 def _of_torch(kind: type, name: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -25,7 +26,10 @@ class Table:
         return Table(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), contents(tensor))
 
     def tensor(self) -> torch.Tensor:
+        """Raises ValueError, AttributeError, TypeError for one that nobody has made."""
         dtype: Any = getattr(torch, self.dtype)
+        if min(self.shape, default=0) < 0 or prod(self.shape) * dtype.itemsize != len(self.elements):
+            raise ValueError("a table has other elements than its shape says")
         if not self.elements:
             return torch.empty(self.shape, dtype=dtype)
         return torch.frombuffer(bytearray(self.elements), dtype=dtype).reshape(self.shape)

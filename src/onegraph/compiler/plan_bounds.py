@@ -1,12 +1,14 @@
 """The checker of plans that were read, as far as they say themselves what they need: for plans without their graph.
 
 C does what a plan says, so nothing that was damaged, or made by other rules, may get there: registers and slots are
-filled before they are used, memory is as large as what its users need, and numbers fit.
+filled before they are used, memory is as large as what its users need, and numbers fit. What only the call tells is
+looked at when the first one is made (`trial`): then all sizes are known.
 """
 
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +17,9 @@ import torch
 from onegraph.base.dataclass import dataclass
 from onegraph.ir.loop import Named
 from onegraph.ir.plan import (
+    INTEGER_OPS,
     Alloc,
+    Bytes,
     Compute,
     ExecPlan,
     ExternCall,
@@ -36,7 +40,7 @@ NUMBERS = 1 << 63  # what registers hold is smaller
 WIDEST = 16  # bytes of an element, where its type is not known
 PAGE = 4096  # bytes: what is no larger is not worth giving back
 REACH = 1 << 40  # bytes: no tensor whose size is not known here is as large
-OPERATIONS = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max", "size"})
+MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes of this machine: no plan for it asks for more
 NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
 
 
@@ -57,8 +61,11 @@ UNKNOWN = Known()
 
 def check_plan(plan: ExecPlan, constants: Mapping[str, torch.Tensor]) -> None:
     """Raise ValueError unless a plan uses what there is, in the memory that it has, whatever its graph is."""
-    known = {name: Known(dtype_text(tensor), tuple(tensor.shape), tensor.nbytes) for name, tensor in constants.items()}
-    PlanChecker(plan, known).run([UNKNOWN] * len(plan.inputs))
+    PlanChecker(plan, of_constants(constants)).run([UNKNOWN] * len(plan.inputs))
+
+
+def of_constants(constants: Mapping[str, torch.Tensor]) -> dict[str, Known]:
+    return {name: Known(dtype_text(tensor), tuple(tensor.shape), tensor.nbytes) for name, tensor in constants.items()}
 
 
 def dtype_text(tensor: torch.Tensor) -> str:
@@ -86,7 +93,7 @@ class PlanChecker:
         self.constants = constants
         self.largest = largest  # bytes of a tensor of the graph; 0 where that is not known
         self.slots: dict[int, Known] = {}
-        self.registers: set[int] = set()
+        self.registers: dict[int, int | None] = {}  # None: it has a value that only the call tells
         #: The memory behind each slot that is the plan's own: its size, and what of it kernels use, or None for all.
         self.own: dict[int, int] = {}
         self.used: dict[int, int | None] = {}
@@ -95,7 +102,7 @@ class PlanChecker:
         if not condition:
             raise ValueError(f"no plan of this graph: {what}")
 
-    def run(self, inputs: Sequence[Known]) -> Return:
+    def run(self, inputs: Sequence[Known | int]) -> Return:
         """Check all steps for these inputs; the last one, of whose values there are those that it names."""
         plan = self.plan
         self.require(0 <= plan.slots <= MOST and 0 <= plan.registers <= MOST, "slots or registers")
@@ -131,15 +138,7 @@ class PlanChecker:
     def step(self, step: PlanStep) -> None:
         match step:
             case Compute(target, op, a, b):
-                self.require(op in OPERATIONS, "an operation on integers")
-                if op == "size":
-                    self.require(isinstance(a, int) and isinstance(b, int), "a size")
-                    shape = self.at(a).shape  # type: ignore[arg-type]
-                    self.require(0 <= b < (64 if shape is None else len(shape)), "a dimension")  # type: ignore[operator]
-                else:
-                    self.numbers((a, b))
-                    self.require(op not in ("floordiv", "mod") or b != 0, "a division")
-                self.define(Register(target))
+                self.define(Register(target), self.size(a, b) if op == "size" else self.computed(op, a, b))
             case Alloc():
                 self.allocate(step)
             case ViewOf():
@@ -158,15 +157,15 @@ class PlanChecker:
 
     # ---- places ------------------------------------------------------------------------------------------------------
 
-    def define(self, place: Slot | Register, known: Known = UNKNOWN) -> None:
+    def define(self, place: Slot | Register, known: Known | int | None = UNKNOWN) -> None:
         match place:
             case Slot(number):
-                self.require(0 <= number < self.plan.slots, "a slot")
+                self.require(0 <= number < self.plan.slots and isinstance(known, Known), "a slot")
                 self.emptied(number)
-                self.slots[number] = known
+                self.slots[number] = known  # type: ignore[assignment]
             case Register(number):
                 self.require(0 <= number < self.plan.registers, "a register")
-                self.registers.add(number)
+                self.registers[number] = known if isinstance(known, int) else None
 
     def at(self, slot: int) -> Known:
         self.require(slot in self.slots, "an empty slot")
@@ -174,14 +173,37 @@ class PlanChecker:
 
     def numbers(self, values: Sequence[Int], least: int = -NUMBERS) -> tuple[int, ...] | None:
         """The integers, if they are known; each fits into 64 bits, or is in a register that has a value."""
-        known: tuple[int, ...] | None = tuple(values)  # type: ignore[arg-type]
+        known: list[int] = []
         for value in values:
             if isinstance(value, Register):
                 self.require(value.number in self.registers, "an empty register")
-                known = None
-            elif not least <= value < NUMBERS:
-                self.require(False, "a number")
-        return known
+            number = self.registers[value.number] if isinstance(value, Register) else value
+            if number is not None:
+                self.require(least <= number < NUMBERS, "a number")
+                known.append(number)
+        return tuple(known) if len(known) == len(values) else None
+
+    def computed(self, op: str, a: Int, b: Int) -> int | None:
+        self.require(op in INTEGER_OPS, "an operation on integers")
+        numbers = self.numbers((a, b))
+        self.require(op not in ("floordiv", "mod") or (b if numbers is None else numbers[1]) != 0, "a division")
+        return None if numbers is None else INTEGER_OPS[op](*numbers)
+
+    def size(self, slot: Int, dim: Int) -> int | None:
+        if not isinstance(slot, int) or not isinstance(dim, int):
+            raise ValueError("no plan of this graph: a size")
+        shape = self.at(slot).shape
+        self.require(0 <= dim < (64 if shape is None else len(shape)), "a dimension")
+        return None if shape is None else shape[dim]
+
+    def needed(self, bytes: Bytes | None) -> int | None:
+        """What a kernel may use of its operand; None where only the call tells it."""
+        if not isinstance(bytes, tuple):
+            found = None if bytes is None else self.numbers((bytes,))
+            return None if found is None else found[0]
+        op, *operands = bytes
+        a, b = map(self.needed, operands)
+        return None if a is None or b is None else self.computed(op, a, b)
 
     def sizes(self, values: Sequence[Int]) -> tuple[int, ...] | None:
         return self.numbers(values, 0)
@@ -198,7 +220,7 @@ class PlanChecker:
         shape, span = self.layout(step)
         self.require(step.device == "cpu" and step.dtype.size > 0, "a device")
         size = None if span is None else span * step.dtype.size
-        self.require(size is None or size < REACH, "memory")
+        self.require(size is None or size <= MEMORY, "memory")
         self.define(Slot(step.target), Known(step.dtype.torch_name, shape, size))
         if size is not None:
             self.own[step.target], self.used[step.target] = size, 0
@@ -231,14 +253,15 @@ class PlanChecker:
         self.require(0 <= step.kernel < len(self.plan.kernels) and not step.watched, "a kernel")
         self.numbers(step.sizes)
         for pointer in step.operands:
-            room, needed = self.at(pointer.slot).bytes, pointer.bytes or 0
-            self.require(0 <= pointer.offset < REACH and 0 <= needed < NUMBERS >> 1, "an operand")
+            room, stated = self.at(pointer.slot).bytes, self.needed(pointer.bytes)
+            needed = max(stated or 0, 0)
+            self.require(0 <= pointer.offset < REACH and needed < NUMBERS >> 1, "an operand")
+            self.require(stated is None or stated >= 0 or not isinstance(pointer.bytes, int), "an operand")
             end = REACH if room is None else room
             self.require(pointer.offset + needed <= end or not needed, "an operand behind its memory")
             used = self.used.get(pointer.slot)
             if used is not None:
-                known = pointer.bytes is not None
-                self.used[pointer.slot] = max(used, pointer.offset + needed) if known else None
+                self.used[pointer.slot] = None if stated is None else max(used, pointer.offset + needed)
 
     def call(self, step: ExternCall) -> None:
         self.require(len(step.outputs) == len(step.expected), "results of an operator")
@@ -252,6 +275,7 @@ class PlanChecker:
                 shape, strides = self.sizes(layout[0]), self.sizes(layout[1])
                 if shape is not None and strides is not None:
                     room = span_of(shape, strides) * WIDEST
+                    self.require(room <= MEMORY * WIDEST, "results of an operator")
                     self.require(not self.largest or room <= self.largest * WIDEST + PAGE, "results of an operator")
             if target is not None:
                 self.define(target, Known(None, shape, room))

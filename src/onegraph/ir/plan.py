@@ -39,6 +39,9 @@ Integer operands are `Register`s or plain ints.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 from onegraph.base.dataclass import dataclass
 from onegraph.ir.loop import Named
 from onegraph.ir.types import DType
@@ -59,6 +62,18 @@ class Slot:
 
 
 Int = int | Register
+#: The operations of `Compute`, but "size".
+INTEGER_OPS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "min": min,
+    "max": max,
+}
+#: A number of bytes, as an expression over registers that no step computes: ("mul", Register(0), 64).
+Bytes = int | Register | tuple[str, "Bytes", "Bytes"]
 PlanArgument = Slot | Register | Named | int | float | bool | str | complex | None | tuple["PlanArgument", ...]
 
 
@@ -93,12 +108,13 @@ class ViewOf:
 class Pointer:
     """Where an operand of a kernel begins: a slot, and bytes from its first element.
 
-    `bytes` are those that the kernel may use from there on, where they are known: they check a plan that was read.
+    `bytes` are those that the kernel may use from there on, where they are known: they check a plan that was read. They
+    are over the registers of symbols, and owe nothing to the steps that compute how much memory there is.
     """
 
     slot: int
     offset: int = 0
-    bytes: int | None = None
+    bytes: Bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

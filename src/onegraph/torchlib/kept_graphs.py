@@ -67,12 +67,19 @@ def operator_named(name: str) -> OpOverload:
     return found
 
 
+def device_named(name: str) -> torch.device:
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+
+
 #: What is found by its name wherever arguments of operators are kept.
 OF_TORCH: dict[type, Named] = {
     torch.dtype: Named(_torch_name, _of_torch),
     torch.layout: Named(_torch_name, _of_torch),
     torch.memory_format: Named(_torch_name, _of_torch),
-    torch.device: Named(str, torch.device),
+    torch.device: Named(str, device_named),
     OpOverload: Named(str, operator_named),
     type(...): Named(lambda value: "", lambda name: ...),
 }

@@ -28,8 +28,28 @@ def in_child(function: Callable[..., Any], *args: Any) -> Any:
     """What a function gives in a process of its own, which has imported what this one has.
 
     Raises:
-        AssertionError: it has raised something there.
+        AssertionError: it has raised something there, or has ended by a signal.
     """
+    return given_by(*begun(function, *args))
+
+
+def in_children(count: int, function: Callable[..., Any], *args: Any) -> list[Any]:
+    """What a function gives in so many processes that begin together."""
+    ready, go = os.pipe()
+
+    def waiting() -> Any:
+        os.read(ready, 1)
+        return function(*args)
+
+    begin = [begun(waiting) for _ in range(count)]
+    os.write(go, bytes(count))
+    os.close(ready)
+    os.close(go)
+    return [given_by(*each) for each in begin]
+
+
+def begun(function: Callable[..., Any], *args: Any) -> tuple[int, int]:
+    """A process that runs a function: its number, and where it gives what that gives."""
     read, write = os.pipe()
     process = os.fork()
     if process == 0:
@@ -43,9 +63,15 @@ def in_child(function: Callable[..., Any], *args: Any) -> Any:
             pickle.dump(result, out)
         os._exit(0)
     os.close(write)
+    return process, read
+
+
+def given_by(process: int, read: int) -> Any:
+    """Raises AssertionError where `in_child` does."""
     with os.fdopen(read, "rb") as given:
         data = given.read()
-    os.waitpid(process, 0)
+    _, status = os.waitpid(process, 0)
+    assert status == 0, f"the child has ended with signal {os.WTERMSIG(status)}"
     result, raised = pickle.loads(data)
     assert not raised, raised
     return result

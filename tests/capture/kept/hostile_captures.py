@@ -20,6 +20,12 @@ Parts = dict[str, Any]
 BAD_NUMBERS = (-1, -7, 1 << 40, 1 << 63, -(1 << 63), 10**30, 1 << 31)
 #: What stands at no place of an entry.
 WRONG: tuple[Any, ...] = ({"eval": "exit()"}, {}, 1.5, "?", {"a": []}, [[[[]]]], "nested", -1, None, [None], True)
+#: What is more than it looks, by what stands for it in the parts.
+HUNGRY = {
+    "nested": "[" * 5000 + "]" * 5000, "very nested": "[" * 100_000 + "]" * 100_000,
+    "unclosed": '{"a":' * 100_000, "digits": "9" * 10_000, "negative digits": "-" + "9" * 10_000,
+    "long": '"' + "x" * 100_000_000 + '"', "many": "[" + "[]," * 30_000_000 + "0]", "far": "1e400",
+}  # fmt: skip
 #: What would be run if reading an entry ran anything: it makes this file, in the folder of the process.
 TRACE = "hostile_trace"
 COMMAND = f"touch {TRACE}"
@@ -54,7 +60,9 @@ def opened(content: bytes) -> Parts:
 
 
 def closed(parts: Parts) -> bytes:
-    text = json.dumps(parts).replace('"nested"', "[" * 5000 + "]" * 5000)
+    text = json.dumps(parts)
+    for name, hungry in HUNGRY.items():
+        text = text.replace(f'"{name}"', hungry, 1)
     return zlib.compress(text.encode(), 1)
 
 
@@ -218,6 +226,79 @@ def plan_numbers(chance: random.Random, parts: Parts) -> bool:
     return True
 
 
+def call_numbers(chance: random.Random, parts: Parts) -> bool:
+    """A number in how the compiled graphs are called: inputs, results, positions."""
+    whole = json.loads(base64.b64decode(parts["made"] or "bnVsbA=="))
+    found = [(c, i) for c, i in places(whole) if type(c[i]) is int]
+    if not found:
+        return False
+    container, index = chance.choice(found)
+    container[index] = chance.choice(BAD_NUMBERS)
+    parts["made"] = base64.b64encode(json.dumps(whole).encode()).decode()
+    return True
+
+
+def plan_steps(chance: random.Random, parts: Parts) -> bool:
+    """A plan that lacks a step, or makes one twice, or in another order."""
+    whole = json.loads(base64.b64decode(parts["made"] or "bnVsbA=="))
+    graphs = [] if whole is None else [each for each in places(whole) if is_graph(each)]
+    if not graphs:
+        return False
+    container, index = chance.choice(graphs)
+    graph = json.loads(base64.b64decode(container[index]))
+    steps = graph["KeptGraph"][0]["ExecPlan"][5]
+    needed = [n for n, step in enumerate(steps) if next(iter(step)) in ("Alloc", "ViewOf", "ExternCall", "Return")]
+    del steps[chance.choice(needed)]
+    container[index] = base64.b64encode(json.dumps(graph).encode()).decode()
+    parts["made"] = base64.b64encode(json.dumps(whole).encode()).decode()
+    return True
+
+
+def hungry(chance: random.Random, parts: Parts) -> bool:
+    """A text that is long or deep, numbers without end, values in values that double with each row, large tables."""
+    rows, first = parts["rows"], len(parts["rows"])
+    match chance.randrange(6):
+        case 0:
+            rows.append([chance.choice(["int", "str", "tuple"]), chance.choice([*HUNGRY])])
+        case 1:
+            container, index = chance.choice(places(parts))
+            container[index] = chance.choice([*HUNGRY])
+        case 2:  # equal halves, of which each is another object
+            kind = chance.choice(["tuple", "dict", "slice"])
+            rows += [["int", 1], ["int", 2]]
+            for n in range(first, first + 200, 2):
+                extra = [n] * (kind == "slice")
+                rows += [[kind, n, n + 1, *extra], [kind, n + 1, n, *extra]]
+            rows.append(["frozenset", len(rows) - 1, len(rows) - 2])
+        case 3:
+            path = "onegraph.capture.guards.source:Item"
+            rows += [["globals", "home", chance.randrange(first)]]
+            rows += [["made", path, n, n] for n in range(first, first + 200)]
+            rows.append(["frozenset", len(rows) - 1])
+        case 4:
+            rows += [["str", "x" * 100_000]] * 300 + [["tuple", *range(first, first + 300)]] * 300
+            rows.append(["made", "onegraph.capture.guards.source:Attr", len(rows) - 1, first])
+        case 5:
+            return hungry_table(chance, parts)
+    return True
+
+
+def hungry_table(chance: random.Random, parts: Parts) -> bool:
+    """A constant of the graph that says that it is large, and has few elements."""
+    whole = json.loads(base64.b64decode(parts["made"] or "bnVsbA=="))
+    graphs = [] if whole is None else [each for each in places(whole) if is_graph(each)]
+    if not graphs:
+        return False
+    container, index = chance.choice(graphs)
+    graph = json.loads(base64.b64decode(container[index]))
+    elements = chance.choice([{"bytes": ""}, {"bytes": "AAAA"}])
+    shape = chance.choice([[1 << 40], [1 << 31, 4], [1 << 62, 1 << 62], [-1], [0, -1], [1] * 100_000])
+    graph["KeptGraph"][2].append(["table", {"Table": ["float32", shape, elements]}])
+    container[index] = base64.b64encode(json.dumps(graph).encode()).decode()
+    parts["made"] = base64.b64encode(json.dumps(whole).encode()).decode()
+    return True
+
+
 def is_graph(place: tuple[Any, Any]) -> bool:
     container, index = place
     if index != "bytes":
@@ -234,5 +315,6 @@ def is_untouched(folder: Path) -> bool:
 
 
 DEEDS: tuple[Deed, ...] = (
-    foreign_row, caller, pointer, part, guard, body, constants, bad_number, compiled, plan_numbers,
+    foreign_row, caller, pointer, part, guard, body, constants, bad_number, compiled, plan_numbers, plan_steps,
+    call_numbers, hungry,
 )  # fmt: skip

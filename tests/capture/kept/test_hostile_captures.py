@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import sys
 from collections import Counter
@@ -25,6 +26,7 @@ from onegraph.compiler.made_with import facts
 from onegraph.tools.cache.artifacts import MAGIC as ARTIFACTS
 
 #: What it is done to: graph breaks with handlers, sizes that change, training.
+SECONDS, MEMORY = 15, 1 << 30
 TRIED = ("graph breaks among handlers", "sizes that change", "training")
 
 
@@ -41,9 +43,23 @@ def run(name: str, folder: Path, beside: Path) -> list[str]:
     return said
 
 
+def bounded(name: str, folder: Path, beside: Path) -> list[str]:
+    """The same, with a bound of time and memory: what it takes to refuse the hungriest entry, and what runs then."""
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    said = run(name, folder, beside)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    seconds, memory = after.ru_utime - before.ru_utime, (after.ru_maxrss - before.ru_maxrss) * 1024
+    assert seconds < SECONDS and memory < MEMORY, (seconds, memory)
+    return said
+
+
 def search(count: int, seed: int, root: Path) -> Counter[tuple[str, bool]]:
-    """Do so many things, each to an entry of a whole cache: what was done, and whether an entry was refused."""
-    chance, done = random.Random(seed), Counter[tuple[str, bool]]()
+    """Do so many things, each to an entry of a whole cache: what was done, and whether an entry was refused.
+
+    Raises:
+        AssertionError: results were wrong, a call has raised, or a process has died; it says of each of them.
+    """
+    chance, done, wrong = random.Random(seed), Counter[tuple[str, bool]](), []
     (root / f"{MODULE}.py").write_text(f"open({TRACE!r}, 'w').close()\nvalue = 1\n")
     for name in TRIED:
         PROGRAMS[name](
@@ -62,9 +78,14 @@ def search(count: int, seed: int, root: Path) -> Counter[tuple[str, bool]]:
         shutil.copytree(root / name, turn)
         turn.chmod(0o700)
         assert DiskCache(turn / "captures").store(entry.name, closed(parts))
-        said = in_child(run, name, turn, root)
+        said: list[str] = []
+        try:
+            said = in_child(bounded, name, turn, root)
+        except AssertionError as error:
+            wrong.append(f"turn {done.total()}, {deed.__name__} of {name}: {error}")
         assert is_untouched(root), (deed.__name__, done.total())
         done[deed.__name__, "CaptureMissed" in said] += 1
+    assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong)
     return done
 
 

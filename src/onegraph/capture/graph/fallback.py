@@ -14,7 +14,7 @@ import torch
 from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
-from onegraph.base.errors import UNEXPECTED, BackendError
+from onegraph.base.errors import UNEXPECTED, BackendError, EntryRefused
 from onegraph.base.events import GraphFailed
 from onegraph.torchlib.private import DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.settings import Setting
@@ -85,7 +85,8 @@ class Fallback:
             for setting, value in before.settings[::-1]:
                 setting.put(value)
             before.state.restore()
-        resolved = self.repeatable and (before is None or before.versions == self._versions(inputs))
+        untouched = self.repeatable and (before is None or before.versions == self._versions(inputs))
+        resolved = untouched or isinstance(error, EntryRefused)  # of which nothing has happened
         resolved = resolved and not isinstance(error, BackendError)  # it says that the graph is wrong
         resolved = resolved and not saves_through_hooks()  # they have seen what the graph has saved, or have raised
         # The error goes on: blocks in which the graph begins or ends, and which it leaves or enters, are left for good.

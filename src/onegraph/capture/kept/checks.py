@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
@@ -22,6 +22,10 @@ OWN = "onegraph"
 #: Where the classes and functions are that captures consist of. Nothing happens when a module there is imported.
 HOMES = ("onegraph.base.", "onegraph.capture.", "onegraph.torchlib.")
 MOST = 1 << 16  # arguments, results or frames: more than any program has
+#: A value whose parts have the same parts, and so on, is a few rows, and endless for who looks at all of it.
+HEAVIEST = 1 << 20
+#: Rows in which an integer is no number of a row.
+WITHOUT_PARTS = frozenset({"int", "float", "str", "bool", "none", "bytes", "code"})
 PLAIN_TYPES = frozenset({bool, int, float, complex, str, bytes})
 BUILTINS = frozenset({"abs", "divmod", "len", "max", "min", "pow", "round", "sum"})
 
@@ -80,6 +84,18 @@ def portable_class(path: str) -> Any:
     if not issubclass(cls, Portable):
         raise ValueError(f"{path} is no function of guards")
     return cls
+
+
+def weigh(weights: list[int], tag: str, fields: Sequence[Any]) -> None:
+    """Add how many values are in that of the next row, each as often as it is.
+
+    Raises:
+        ValueError: there are too many.
+    """
+    weight = 1 if tag in WITHOUT_PARTS else 1 + sum([weights[each] for each in fields if type(each) is int])
+    if weight > HEAVIEST:
+        raise ValueError("a value has more parts than any has")
+    weights.append(weight)
 
 
 def check_called(function: Any) -> None:

@@ -17,7 +17,7 @@ import torch
 
 from onegraph import _C
 from onegraph.base import events as ev
-from onegraph.base.codec import Unkept
+from onegraph.base.codec import LARGEST_TEXT, Unkept
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.late import late_module
@@ -108,7 +108,32 @@ def entry_of(captured: Capture, start: FrameStart, history: History, made: bytes
         "made": None if made is None else base64.b64encode(made).decode(),
     }
     parts["guards"] = [write_guard(writer, guard) for guard in guards]
-    return zlib.compress(json.dumps({"format": FORMAT, "rows": writer.rows, **parts}).encode(), 1)
+    return compressed({"format": FORMAT, "rows": writer.rows, **parts})
+
+
+def compressed(parts: dict[str, Any]) -> bytes:
+    """The bytes of an entry with these parts.
+
+    Raises:
+        Unkept: they are more than a reader takes.
+    """
+    text = json.dumps(parts).encode()
+    if len(text) > LARGEST_TEXT:
+        raise Unkept(f"a text of {len(text)} bytes")
+    return zlib.compress(text, 1)
+
+
+def parts_of(data: bytes) -> Any:
+    """What an entry holds.
+
+    Raises:
+        ValueError, zlib.error, RecursionError: nobody has written such an entry.
+    """
+    opened = zlib.decompressobj()
+    text = opened.decompress(data, LARGEST_TEXT)
+    if not opened.eof:
+        raise ValueError("it is cut, or longer than any entry")
+    return json.loads(text)
 
 
 def size_of(module: torch.fx.GraphModule) -> tuple[int, int]:
@@ -176,7 +201,7 @@ def entry_text(data: bytes) -> str:
         ValueError: it is no entry.
     """
     try:
-        found = json.loads(zlib.decompress(data))
+        found = parts_of(data)
         made = base64.b64decode(found["made"] or "", validate=True)
         counts = [len(found[name]) for name in ("guards", "functions", "values", "consts")]
         body = [*found["body"]]
@@ -191,7 +216,7 @@ def entry_text(data: bytes) -> str:
 
 def made_of(data: bytes) -> bytes | None:
     """The bytes of what the graph of an entry was compiled to."""
-    made = json.loads(zlib.decompress(data))["made"]
+    made = parts_of(data)["made"]
     return None if made is None else base64.b64decode(made, validate=True)
 
 
@@ -202,16 +227,20 @@ def check_functions(data: bytes) -> None:
     Raises:
         Stale: one of them is missing, or another than it was.
     """
-    for tag, *fields in json.loads(zlib.decompress(data))["rows"]:
+    for tag, *fields in parts_of(data)["rows"]:
         if tag == "named":
             check_named(*fields)
 
 
 def with_made(data: bytes, made: bytes) -> bytes:
-    """The entry with other bytes for what was compiled."""
-    found = json.loads(zlib.decompress(data))
+    """The entry with other bytes for what was compiled.
+
+    Raises:
+        Unkept: it would be too large.
+    """
+    found = parts_of(data)
     found["made"] = base64.b64encode(made).decode()
-    return zlib.compress(json.dumps(found).encode(), 1)
+    return compressed(found)
 
 
 def function_rows(writer: Writer, start: FrameStart, function: FunctionType, place: Any) -> list[list[int]]:
@@ -241,7 +270,7 @@ def capture_of(data: bytes, start: FrameStart, history: History, cx: Context) ->
         Stale: it does not hold for this call, or for this program.
         ValueError, LookupError, TypeError, AttributeError: nobody has written such an entry.
     """
-    found = json.loads(zlib.decompress(data))
+    found = parts_of(data)
     if found["format"] != FORMAT:
         raise Stale("it has another format")
     if found["hashes"] not in (None, hash(FORMAT_NAME)):

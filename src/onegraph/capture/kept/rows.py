@@ -29,7 +29,7 @@ from onegraph.capture.captured import GRAPH, FrameStart
 from onegraph.capture.guards.predicates import Portable
 from onegraph.capture.guards.recompiling import MISSING, value_in
 from onegraph.capture.guards.source import Const, Globals, Source, Through, base_of, describe
-from onegraph.capture.kept.checks import check_called, import_own, made_class, portable_class
+from onegraph.capture.kept.checks import check_called, import_own, made_class, portable_class, weigh
 from onegraph.capture.kept.codes import Codes, Owner
 from onegraph.capture.kept.contents import NATIVE, content
 from onegraph.capture.pyobject.contents import DELETED
@@ -124,18 +124,20 @@ class Reader:
         self.found: dict[int, Source] = {}  # the objects that are what is there, by their identity
         self.specs: dict[tuple[int, int], _C.TensorSpec] = {}  # by the rows of their classes and parts
         self._read: dict[int, Any] = {}  # what the call has at a source, by the identity of that
+        weights: list[int] = []
         for tag, *fields in rows:
             self.values.append(_READERS[tag](self, *fields))
+            weigh(weights, tag, fields)
 
     def all(self, numbers: Iterable[int]) -> list[Any]:
-        values = self.values
-        return [values[number] for number in numbers]
+        return [self.values[number] for number in numbers]
 
     def value_at(self, source: Source) -> Any:
         """What the call has at a source of a row, which is read once: nothing changes meanwhile."""
+        if not isinstance(source, Source):
+            raise ValueError("an object is found at a source")
         if id(source) not in self._read:
-            base = base_of(source)
-            owner = None if base is None else self.value_at(base)
+            owner = None if (base := base_of(source)) is None else self.value_at(base)
             self._read[id(source)] = value_in(owner, source, self.function, self.call)
         return self._read[id(source)]
 
@@ -178,8 +180,7 @@ def _write(writer: Writer, value: Any) -> Row:
     kind = type(value)
     if kind is float:
         return ["float", value.hex()]
-    maker = _WRITERS.get(kind)
-    if maker is not None:
+    if (maker := _WRITERS.get(kind)) is not None:
         return maker(writer, value)
     if kind in OF_TORCH:
         return ["torch", kind.__name__, OF_TORCH[kind].name(value)]

@@ -50,12 +50,15 @@ class Saved:
             data = self.entries.load(name) or b""
 
             def outgrown(name: str = name) -> None:
-                names.remove(name)
+                if name in names:  # else another graph of it was refused before
+                    names.remove(name)
                 forget()
 
             try:
                 made = read_entry(data, self.reload, outgrown, start, history, replace(cx, code=self.entries))
-            except (Stale, *DAMAGED) as error:
+            except Exception as error:  # nobody has written such an entry, but one that is stale
+                if cx.config.raise_compiler_errors and not isinstance(error, (Stale, *DAMAGED)):
+                    raise
                 why = f"{error}"
                 cx.emit(ev.CaptureMissed(cx.frame, why))
                 continue

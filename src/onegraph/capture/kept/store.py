@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import field, replace
 from functools import partial
 from types import CellType
@@ -43,8 +43,8 @@ ASIDE = frozenset({
 })  # fmt: skip
 #: What reading an entry raises that nobody has written so. Anything else is a defect of ours.
 DAMAGED = (
-    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError, RecursionError, OSError,
-    zlib.error,
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError, RecursionError, MemoryError,
+    OSError, zlib.error,
 )  # fmt: skip
 
 
@@ -75,11 +75,12 @@ class Shelf:
         for slot in range(self.slots):
             place = self._place(slot)
             data = self.disk.load(place.name)
-            if data is None:
+            if not data:  # an empty one was given up, see `_outgrown`
                 self.free.append(slot)
                 continue
             try:
-                found = read_entry(data, self.reload, partial(self._outgrown, place), start, history, cx)
+                of = self.frame, self.key
+                found = read_entry(data, of, self.reload, partial(self._outgrown, place), start, history, cx)
                 made = replace(found, kept=replace(place, digest=digest_of(data)))
                 break
             except Unfit:
@@ -107,7 +108,8 @@ class Shelf:
         if captured.graph is not None and (made is None or made.whole is None):
             return _unkept("" if made is None else made.why, cx)
         try:
-            data = entry_of(captured, start, history, None if captured.graph is None or made is None else made.whole)
+            compiled = None if captured.graph is None or made is None else made.whole
+            data = entry_of(captured, (self.frame, self.key), start, history, compiled)
         except (Unkept, RecursionError) as why:
             return _unkept(f"{why}", cx)
         except Exception as why:  # a defect of ours costs the entry
@@ -115,7 +117,8 @@ class Shelf:
                 raise
             return _unkept(f"{type(why).__name__}: {why}", cx)
         place = self._place(slots[0])
-        place.store(data)
+        if not place.store(data):
+            return _unkept("it cannot be written", cx)
         if made is not None:
             made.renew = partial(_renew, place)
         cx.emit(ev.CaptureKept(cx.frame, len(data)))
@@ -131,19 +134,25 @@ class Shelf:
 
 
 def read_entry(
-    data: bytes, reload: Reload, outgrown: Callable[[], object], start: FrameStart, history: History, cx: Context
+    data: bytes,
+    of: tuple[str, ...],
+    reload: Reload,
+    outgrown: Callable[[], object],
+    start: FrameStart,
+    history: History,
+    cx: Context,
 ) -> Translated:
-    """The replacement by the capture of an entry.
+    """The replacement by the capture of an entry, which is `of` a frame, and of settings.
 
     Raises:
         Unfit: it is of other calls.
         Stale: it does not hold for this call, or for this program.
         Exception: nobody has written such an entry.
     """
-    loaded = capture_of(data, start, history, cx)
+    loaded = capture_of(data, of, start, history, cx)
     around = None
     if loaded.made is not None and loaded.fallback is not None:
-        compiled = reload(loaded.made, cx, outgrown)
+        compiled = reload(loaded.made, cx, loaded.fallback.outputs, outgrown)
         if compiled is None:
             raise Stale("the code of its kernels is gone")
         around = loaded.fallback.around(compiled)
@@ -159,8 +168,9 @@ def read_entry(
 def _renew(place: Kept, made: bytes) -> None:
     """The backend has compiled more for the graph of an entry."""
     data = place.load()
-    if data is not None:
-        place.store(with_made(data, made))
+    with suppress(Unkept, *DAMAGED):  # too large, or another entry that somebody has damaged
+        if data is not None:
+            place.store(with_made(data, made))
 
 
 def _unkept(reason: str, cx: Context) -> str:

@@ -7,8 +7,9 @@ next buffer of the same layout.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from onegraph.compiler.kernel_facts import library_bytes, library_flops
 from onegraph.compiler.kernels import operands, size_symbols
@@ -19,6 +20,7 @@ from onegraph.ir.index import Call, Index, Symbol
 from onegraph.ir.loop import Argument, BufferArgument, Extern, Kernel, Program, Step, View, reads, writes
 from onegraph.ir.plan import (
     Alloc,
+    Bytes,
     Compute,
     ExecPlan,
     ExternCall,
@@ -81,7 +83,7 @@ class Planner:
         self.overwritten = overwritten(program, self.lives, self.space, given) if reuses else {}
         self.births = self._births()
         self.idle: dict[TensorType, list[int]] = {}  # slots whose memory is free for another buffer of this layout
-        self.bytes: dict[TensorType, int | None] = {}
+        self.bytes: dict[TensorType, Bytes | None] = {}
         self.symbols: dict[str, Int] = {}
         self.known: dict[Index, Int] = {}
 
@@ -95,9 +97,9 @@ class Planner:
         """Where the buffer is from this byte on."""
         type = self.table[buffer].type
         if type not in self.bytes:
-            self.bytes[type] = (type.span * type.dtype.size).constant
+            self.bytes[type] = self.stated(type.span * type.dtype.size)
         size = self.bytes[type]
-        left = None if size is None else max(size - begin, 0)
+        left = max(size - begin, 0) if isinstance(size, int) else ("sub", size, begin) if size and begin else size
         if buffer in self.space.offsets:
             return Pointer(self.slot(WORKSPACE), self.space.offsets[buffer] + begin, left)
         return Pointer(self.slot(buffer), begin, left)
@@ -251,29 +253,35 @@ class Planner:
             return index.constant
         found = self.known.get(index)
         if found is None:
-            found = self.known[index] = self._polynomial(index)
+            found = self.known[index] = self._polynomial(index, self.compute, self.integer)
         return found
 
-    def _polynomial(self, index: Index) -> Int:
-        total: Int | None = None
+    def stated(self, index: Index) -> Bytes | None:
+        """The expression as data, which nothing computes in a call; None if a symbol has no value yet."""
+        if index.constant is not None:
+            return index.constant
+        if any(symbol.name not in self.symbols for symbol in index.symbols):
+            return None
+        found: Bytes = self._polynomial(index, lambda op, a, b: (op, a, b), self.stated)
+        return found
+
+    def _polynomial(self, index: Index, compute: Callable[[str, Any, Any], Any], inner: Callable[[Index], Any]) -> Any:
+        total = None
         for monomial, coefficient in index.terms:
-            term: Int | None = None
+            term = None
             for atom in monomial:
-                factor = self._symbol(atom) if isinstance(atom, Symbol) else self._call(atom)
-                term = factor if term is None else self.compute("mul", term, factor)
+                factor = self.symbols[atom.name] if isinstance(atom, Symbol) else self._call(atom, compute, inner)
+                term = factor if term is None else compute("mul", term, factor)
             if term is None:
                 term = coefficient
             elif coefficient != 1:
-                term = self.compute("mul", term, coefficient)
-            total = term if total is None else self.compute("add", total, term)
+                term = compute("mul", term, coefficient)
+            total = term if total is None else compute("add", total, term)
         return total if total is not None else 0
 
-    def _symbol(self, symbol: Symbol) -> Int:
-        return self.symbols[symbol.name]
-
-    def _call(self, call: Call) -> Int:
+    def _call(self, call: Call, compute: Callable[[str, Any, Any], Any], inner: Callable[[Index], Any]) -> Any:
         names = {"//": "floordiv", "%": "mod", "min": "min", "max": "max"}
-        return self.compute(names[call.op], self.integer(call.a), self.integer(call.b))
+        return compute(names[call.op], inner(call.a), inner(call.b))
 
     def integers(self, indices: Sequence[Index]) -> tuple[Int, ...]:
         return tuple(self.integer(index) for index in indices)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import torch
 from onegraph.base.late import late_module
 from onegraph.ir.loop import EXPECTED, Named
 from onegraph.ir.plan import (
+    INTEGER_OPS,
     Alloc,
     Compute,
     ExecPlan,
@@ -37,15 +37,6 @@ else:
     is_expected = late_module("onegraph.torchlib.data_sizes").is_expected
 
 NO_RECIPES: Mapping[str, Callable[..., Any]] = MappingProxyType({})
-_INTEGER_OPS: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "min": min,
-    "max": max,
-}
 _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -91,13 +82,25 @@ class Executor:
             if isinstance(s, ExternCall)
         }
         self.threads = threads
+        self.trial: Any = None
+
+    def on_trial(self, trial: object) -> None:
+        self.trial = trial
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         return self.consume([*args])
 
     def consume(self, args: list[Any]) -> tuple[Any, ...]:
         """As a call with the inputs of a list, which are taken out of it: each lives as long as it is needed."""
-        plan = self.plan
+        trial, plan = self.trial, self.plan
+        if trial is not None:
+            trial.begin(args)
+            try:
+                self.trial = None
+                return self.consume(args)
+            except Exception:
+                trial.failed()
+                raise
         slots: list[Any] = [None] * plan.slots
         registers = [0] * plan.registers
         if len(args) != len(plan.inputs):
@@ -131,7 +134,7 @@ class Executor:
                 case Compute(target, "size", a, b):
                     registers[target] = slots[_value(a, registers)].size(_value(b, registers))
                 case Compute(target, op, a, b):
-                    registers[target] = _INTEGER_OPS[op](_value(a, registers), _value(b, registers))
+                    registers[target] = INTEGER_OPS[op](_value(a, registers), _value(b, registers))
                 case Return(values):
                     return tuple(_result(value, slots, registers) for value in values)
         raise AssertionError("the plan has no return")
