@@ -128,6 +128,7 @@ class Versions:
     closed: bool = False
     number: int | None = None  #: of its first compilation, among those of other code
     eager: tuple[str, Skipped] | None = None  #: the frame that ran as it was written, and why
+    retired: list[Version] = field(default_factory=list)  #: forgotten in a call: what they end with is no part of it
 
 
 _NUMBERS = itertools.count()
@@ -212,6 +213,7 @@ class Region:
                 if version.guards.native.check(function, values):
                     return version.entry
             self._forget_dead(code, versions)
+            versions.retired.clear()
             lent = self._borrowed(function, at, values, versions)
             if lent is not None:
                 return lent.entry
@@ -227,6 +229,7 @@ class Region:
 
     def _forget(self, code: CodeType, versions: Versions) -> None:
         """Forget the versions of a code object."""
+        versions.retired += versions.compiled
         versions.compiled = []
         self.context.clear(code)
 

@@ -81,8 +81,9 @@ def test_a_change_that_matters_is_seen(change: Change, left: dict[bool, Path], t
 
 @pytest.mark.slow
 @pytest.mark.timeout(2000)
-def test_a_thousand_changes_are_seen(left: dict[bool, Path], tmp_path: Path) -> None:
-    chance = random.Random(7)
+@pytest.mark.parametrize("seed", [7, 31])
+def test_a_thousand_changes_are_seen(seed: int, left: dict[bool, Path], tmp_path: Path) -> None:
+    chance = random.Random(seed)
     for count in range(SLOW):
         change, number = CHANGES[count % len(CHANGES)], round(chance.uniform(0.1, 3.9), 3)
         check_change(change, number, chance.random() < 0.4, left, tmp_path / str(count))

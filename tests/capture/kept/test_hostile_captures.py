@@ -5,19 +5,24 @@ Each turn is a process of its own: one that ends otherwise than it should is see
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import random
 import resource
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from capture.kept.children import in_child, listening
-from capture.kept.hostile_captures import DEEDS, MODULE, TRACE, closed, is_untouched, opened
+from capture.kept.hostile_captures import DEEDS, MODULE, TRACE, Parts, closed, is_graph, is_untouched, opened
 from capture.kept.test_processes import PROGRAMS
+from compiler.hostile_entries import places
 
 import onegraph
 from onegraph.base.bundle import Artifact, Bundle, packed
@@ -98,6 +103,72 @@ def test_entries_that_somebody_else_has_written(count: int, seed: int, tmp_path:
         assert {name for name, refused in done if refused} == {deed.__name__ for deed in DEEDS}
         for name in ("foreign_row", "caller", "pointer", "guard", "constants", "compiled"):  # which cannot but be seen
             assert done[name, False] == 0, (name, done)
+
+
+def with_plan(parts: Parts, change: Callable[[list[Any]], bool]) -> bool:
+    """The entry with another plan in it: the first whose steps can be changed so."""
+    whole = json.loads(base64.b64decode(parts["made"] or "bnVsbA=="))
+    for container, index in [] if whole is None else [each for each in places(whole) if is_graph(each)]:
+        graph = json.loads(base64.b64decode(container[index]))
+        if change(graph["KeptGraph"][0]["ExecPlan"][5]):
+            container[index] = base64.b64encode(json.dumps(graph).encode()).decode()
+            parts["made"] = base64.b64encode(json.dumps(whole).encode()).decode()
+            return True
+    return False
+
+
+def number_of(kind: str, *path: int, number: int, which: int = 0) -> Callable[[list[Any]], bool]:
+    """Another number in a step of this kind, there."""
+
+    def change(steps: list[Any]) -> bool:
+        found = [step[kind] for step in steps if kind in step]
+        try:
+            *outer, last = path
+            at: Any = found[which]
+            for each in outer:
+                at = at[each]
+            at[last] = number
+        except (IndexError, TypeError):
+            return False
+        return True
+
+    return change
+
+
+#: What only the first call shows: where a view of an input lies, what an operator is given and gives, computed sizes.
+SHOWN_BY_CALLS = {
+    "a view with a far stride": ("training", number_of("ViewOf", 3, 0, number=1 << 40)),
+    "a view that begins outside": ("training", number_of("ViewOf", 4, number=1 << 30)),
+    "a view with other sizes": ("training", number_of("ViewOf", 2, 0, number=3)),
+    "a result with far strides": ("training", number_of("ExternCall", 4, 0, 1, 0, number=1 << 33)),
+    "gradients of other sizes": ("training", number_of("ViewOf", 2, 0, number=2, which=-1)),
+    "a size that is nothing": ("sizes that change", number_of("Compute", 3, number=1 << 40)),
+    "memory of another size": ("sizes that change", number_of("Alloc", 2, 0, number=0)),
+    "memory without end": ("sizes that change", number_of("Alloc", 3, 1, number=1 << 45)),
+}
+
+
+@pytest.mark.parametrize("what", SHOWN_BY_CALLS)
+def test_what_a_call_shows_is_refused_in_it(what: str, tmp_path: Path) -> None:
+    """The results are eager's, and the entry is made anew."""
+    name, change = SHOWN_BY_CALLS[what]
+    in_child(run, name, tmp_path / "whole", tmp_path)
+    changed = 0
+    for entry in sorted(path for path in (tmp_path / "whole" / "captures").iterdir() if KEY.fullmatch(path.name)):
+        parts = opened(entry.read_bytes()[len(MAGIC) + DIGEST :])
+        if not with_plan(parts, change):
+            continue
+        changed += 1
+        turn = tmp_path / f"turn {changed}"
+        shutil.copytree(tmp_path / "whole", turn)
+        turn.chmod(0o700)
+        assert DiskCache(turn / "captures").store(entry.name, closed(parts))
+        said = in_child(run, name, turn, tmp_path)
+        assert "CaptureMissed" in said and set(said) <= {"CaptureMissed", "CaptureKept", "CaptureLoaded"}, said
+        in_child(run, name, turn, tmp_path)
+        said = in_child(run, name, turn, tmp_path)
+        assert "CaptureLoaded" in said and "CaptureKept" not in said
+    assert changed
 
 
 def test_files_of_artifacts_are_looked_at(tmp_path: Path) -> None:
