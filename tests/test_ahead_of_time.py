@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import itertools
 import json
 import os
+import random
+import resource
+import signal
 import sys
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +20,7 @@ from typing import Any
 
 import pytest
 import torch
-from capture.kept.children import in_child
+from capture.kept.children import begun, in_child, in_children
 from torch import nn
 
 import onegraph
@@ -353,6 +360,62 @@ def test_a_file_is_written_as_a_whole(saved: Path, tmp_path: Path, monkeypatch: 
     with pytest.raises(AssertionError):
         ahead_of_time.write(path, saved.read_bytes())
     assert path.read_bytes() == b"before" and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_full_disk(saved: Path, tmp_path: Path) -> None:
+    """The error is the system's, and what stood there stays."""
+    path = tmp_path / "file"
+    path.write_bytes(saved.read_bytes())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            ahead_of_time.write(path, saved.read_bytes() * 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == saved.read_bytes() and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_folder_that_can_only_be_read(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(saved.read_bytes())
+    opened = io.open
+
+    def read_only(file: Any, mode: str = "r", *args: Any, **named: Any) -> Any:
+        if "r" not in mode:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(file, mode, *args, **named)
+
+    monkeypatch.setattr(io, "open", read_only)
+    with pytest.raises(OSError, match="Read-only"):
+        ahead_of_time.write(path, saved.read_bytes() * 2)
+    assert ahead_of_time.opened(path).artifacts and [*tmp_path.iterdir()] == [path]
+
+
+def written_again_and_again(path: Path, contents: list[bytes]) -> None:
+    for content in itertools.cycle(contents):
+        ahead_of_time.write(path, content)
+
+
+def test_who_is_killed_leaves_a_whole_file(saved: Path, tmp_path: Path) -> None:
+    path, chance = tmp_path / "file", random.Random(0)
+    contents = [saved.read_bytes(), saved.read_bytes() * 20]
+    path.write_bytes(contents[0])
+    for _ in range(20):
+        process, read = begun(written_again_and_again, path, contents)
+        time.sleep(0.02 * chance.random())
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        os.close(read)
+        assert path.read_bytes() in contents
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_processes_that_save_and_load_one_file_together(count: int, tmp_path: Path) -> None:
+    in_children(count, save, tmp_path)
+    assert in_children(count, the_same, tmp_path) == [[]] * count
 
 
 def test_what_cannot_be_saved(tmp_path: Path) -> None:

@@ -40,11 +40,13 @@ class OfGraph:
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """`objects` has for each kernel of the plan the name of the object on disk that holds its code. `constants` and
-    `recipes` are those of the lowering, by name; a recipe is the target of the node of that number. `loops` and
-    `kernels` count those of the program before and behind the scheduler; `left` are the calls left to libraries.
+    """`of` is the name that it is kept under. `objects` has for each kernel of the plan the name of the object on disk
+    that holds its code. `constants` and `recipes` are those of the lowering, by name; a recipe is the target of the
+    node of that number. `loops` and `kernels` count those of the program before and behind the scheduler; `left` are
+    the calls left to libraries.
     """
 
+    of: str
     plan: plan.ExecPlan
     objects: tuple[str, ...]
     constants: tuple[tuple[str, OfGraph | Table], ...]
@@ -89,7 +91,8 @@ class PlanPlace:
     def find_or_make(self) -> Iterator[KeptPlan | None]:
         """The plan; where there is none that can be read, the block is to store one, and others wait for that."""
         with self.disk.find_or_make(self.key) as data:
-            yield None if data is None else _read(data)
+            found = None if data is None else _read(data)
+            yield found if found is not None and found.of == self.key else None
 
     def store(self, steps: plan.ExecPlan, code: Code, lowered: Lowered, kernels: int, module: GraphModule) -> None:
         """Keep the plan, unless the code of a kernel is not kept, or a constant is too large."""
@@ -98,6 +101,7 @@ class PlanPlace:
             return
         try:
             entry = KeptPlan(
+                self.key,
                 steps,
                 code.objects,
                 tuple((name, _kept(tensor, module)) for name, tensor in lowered.constants.items()),

@@ -7,6 +7,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,13 +25,13 @@ torch.testing.assert_close(torch.ones(1), torch.ones(1))  # imports much, which 
 ON_DISK = (ev.CaptureMissed, ev.CaptureKept, ev.CaptureUnkept)
 
 
-def in_child(function: Callable[..., Any], *args: Any) -> Any:
+def in_child(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """What a function gives in a process of its own, which has imported what this one has.
 
     Raises:
         AssertionError: it has raised something there, or has ended by a signal.
     """
-    return given_by(*begun(function, *args))
+    return given_by(*begun(partial(function, **named), *args))
 
 
 def in_children(count: int, function: Callable[..., Any], *args: Any) -> list[Any]:

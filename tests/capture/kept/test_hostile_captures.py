@@ -20,7 +20,18 @@ from typing import Any
 import pytest
 import torch
 from capture.kept.children import in_child, listening
-from capture.kept.hostile_captures import DEEDS, MODULE, TRACE, Parts, closed, is_graph, is_untouched, opened
+from capture.kept.hostile_captures import (
+    DEEDS,
+    HUNGRY,
+    MODULE,
+    TRACE,
+    Parts,
+    closed,
+    hungry_table,
+    is_graph,
+    is_untouched,
+    opened,
+)
 from capture.kept.test_processes import PROGRAMS
 from compiler.hostile_entries import places
 
@@ -169,6 +180,74 @@ def test_what_a_call_shows_is_refused_in_it(what: str, tmp_path: Path) -> None:
         said = in_child(run, name, turn, tmp_path)
         assert "CaptureLoaded" in said and "CaptureKept" not in said
     assert changed
+
+
+def tuples(first: int) -> list[Any]:
+    """Values that double with each row, of equal halves that are other objects."""
+    rows: list[Any] = [["int", 1], ["int", 2]]
+    for n in range(first, first + 200, 2):
+        rows += [["tuple", n, n + 1], ["tuple", n + 1, n]]
+    return [*rows, ["frozenset", first + len(rows) - 1]]
+
+
+@pytest.mark.parametrize("what", [*HUNGRY, "doubling", "table"])
+def test_what_is_hungry_is_refused_with_a_bound(what: str, tmp_path: Path) -> None:
+    name = "graph breaks among handlers"
+    in_child(run, name, tmp_path / "whole", tmp_path)
+    for entry in sorted(path for path in (tmp_path / "whole" / "captures").iterdir() if KEY.fullmatch(path.name))[:1]:
+        parts = opened(entry.read_bytes()[len(MAGIC) + DIGEST :])
+        rows = parts["rows"]
+        if what == "table":
+            assert hungry_table(random.Random(0), parts)
+        else:
+            rows += tuples(len(rows)) if what == "doubling" else [["tuple", what]]
+        assert DiskCache(entry.parent).store(entry.name, closed(parts))
+        assert "CaptureMissed" in in_child(bounded, name, tmp_path / "whole", tmp_path)
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def increased(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+def both(folder: Path, **options: Any) -> list[str]:
+    said = listening()
+    options |= {"verify": False, "cache_dir": folder, "smallest_recorded_graph": 0}
+    for function in (doubled, increased):
+        x = torch.linspace(0, 1, 5)
+        torch.testing.assert_close(onegraph.compile(function, options=options)(x), function(x))
+    return said
+
+
+@pytest.mark.parametrize("kind", ["captures", "plans"])
+def test_whole_entries_under_each_other_s_names_are_refused(kind: str, tmp_path: Path) -> None:
+    """They are of the same inputs, and the code of their kernels is there."""
+    options = {"cache_captures": kind == "captures"}
+    in_child(both, tmp_path, **options)
+    names = [path.name for path in sorted((tmp_path / kind).iterdir()) if KEY.fullmatch(path.name)]
+    assert len(names) == 2
+    disk = DiskCache(tmp_path / kind)
+    contents = [disk.load(name) for name in names]
+    for name, content in zip(names, contents[::-1], strict=True):
+        assert content is not None and disk.store(name, content)
+    said = in_child(both, tmp_path, **options)
+    assert kind == "plans" or said == ["CaptureMissed", "CaptureKept"] * 2
+    assert [disk.load(name) for name in names] == contents
+
+
+def test_an_entry_of_other_settings_is_refused(tmp_path: Path) -> None:
+    for fast in (False, True):
+        in_child(both, tmp_path / f"{fast}", memory_budget=0.5 if fast else 1.0)
+    one, other = (DiskCache(tmp_path / f"{fast}" / "captures") for fast in (False, True))
+    names = [sorted(p.name for p in disk.folder.iterdir() if KEY.fullmatch(p.name)) for disk in (one, other)]
+    assert not {*names[0]} & {*names[1]}
+    for name in names[0]:
+        for content in filter(None, map(other.load, names[1])):
+            one.store(name, content)
+        assert "CaptureMissed" in in_child(both, tmp_path / "False", memory_budget=1.0)
 
 
 def test_files_of_artifacts_are_looked_at(tmp_path: Path) -> None:

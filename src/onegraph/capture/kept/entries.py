@@ -65,8 +65,8 @@ class Loaded:
     events: tuple[ev.Event, ...]
 
 
-def entry_of(captured: Capture, start: FrameStart, history: History, made: bytes | None) -> bytes:
-    """The bytes of an entry.
+def entry_of(captured: Capture, of: tuple[str, str], start: FrameStart, history: History, made: bytes | None) -> bytes:
+    """The bytes of an entry. `of` says of which frame it is, and under which settings.
 
     Raises:
         Unkept: something in it is known in this process alone.
@@ -88,6 +88,7 @@ def entry_of(captured: Capture, start: FrameStart, history: History, made: bytes
         raise Unkept("draws of Python's random numbers")
     conditions = assumed.conditions()
     parts = {
+        "of": of,
         "hashes": hash(FORMAT_NAME) if seen.order else None,
         "functions": functions,
         "values": values,
@@ -263,8 +264,8 @@ def function_rows(writer: Writer, start: FrameStart, function: FunctionType, pla
         return [[writer.at(place, function)]]
 
 
-def capture_of(data: bytes, start: FrameStart, history: History, cx: Context) -> Loaded:
-    """The capture of an entry, for a call.
+def capture_of(data: bytes, of: tuple[str, ...], start: FrameStart, history: History, cx: Context) -> Loaded:
+    """The capture of an entry, for a call. `of` is what is known of what it must be of.
 
     Raises:
         Stale: it does not hold for this call, or for this program.
@@ -273,6 +274,8 @@ def capture_of(data: bytes, start: FrameStart, history: History, cx: Context) ->
     found = parts_of(data)
     if found["format"] != FORMAT:
         raise Stale("it has another format")
+    if found["of"][: len(of)] != [*of]:
+        raise ValueError("it is of another frame, or of other settings")
     if found["hashes"] not in (None, hash(FORMAT_NAME)):
         raise Stale("sets have another order in this process")
     codes = Codes(start.code)

@@ -55,7 +55,8 @@ class Saved:
                 forget()
 
             try:
-                made = read_entry(data, self.reload, outgrown, start, history, replace(cx, code=self.entries))
+                there = replace(cx, code=self.entries)
+                made = read_entry(data, (frame,), self.reload, outgrown, start, history, there)
             except Exception as error:  # nobody has written such an entry, but one that is stale
                 if cx.config.raise_compiler_errors and not isinstance(error, (Stale, *DAMAGED)):
                     raise
