@@ -41,7 +41,8 @@ MAKING = (
     "onegraph.backends", "onegraph.capture.breaks", "onegraph.capture.bytecode", "onegraph.capture.capture_frame",
     "onegraph.capture.heap.world", "onegraph.capture.interp.machine", "onegraph.capture.policy",
     "onegraph.capture.symbolic.shapes", "onegraph.capture.tracer", "onegraph.capture.translate",
-    "onegraph.compiler.codegen.native", "onegraph.compiler.lower.lowerer", "onegraph.compiler.pipeline", "onegraph.compiler.schedule",
+    "onegraph.compiler.codegen.native", "onegraph.compiler.lower.lowerer", "onegraph.compiler.pipeline",
+    "onegraph.compiler.schedule",
     "onegraph.torchlib.fake", "onegraph.torchlib.layouts", "llvmlite",
 )  # fmt: skip
 FOUND = """

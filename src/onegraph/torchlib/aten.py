@@ -172,6 +172,31 @@ def on_copies(op: OpOverload, gaps: bool = False) -> OpOverload:
     return made
 
 
+def operator_named(name: str) -> OpOverload:
+    """The operator of a name such as aten.add.Tensor. One of `on_copies` is defined if it was not wanted yet.
+
+    Raises:
+        ValueError, AttributeError: no operator is called so.
+    """
+    namespace, packet, overload = name.split(".")
+    if namespace == "onegraph" and not hasattr(torch.ops.onegraph, packet):
+        define_on_copies(packet)
+    found: OpOverload = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    return found
+
+
+def define_on_copies(name: str) -> None:
+    """`on_copies` of the operator of torch that the name is made of, if there is one."""
+    namespace, _, rest = name.partition("_")
+    gaps = rest.endswith("_gaps")
+    words = rest.removesuffix("_gaps").split("_")
+    for count in range(1, len(words)):
+        packet = getattr(torch.ops.aten, "_".join(words[:count]), None) if namespace == "aten" else None
+        overload = getattr(packet, "_".join(words[count:]), None)
+        if isinstance(overload, OpOverload) and is_mutable(overload):
+            on_copies(overload, gaps)
+
+
 def does_nothing(*args: Any, **kwargs: Any) -> None:
     """What stands for an operator without results where tensors have no contents."""
 

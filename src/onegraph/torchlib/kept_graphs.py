@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from onegraph.base.codec import Codec, Named, Unkept
 from onegraph.base.dataclass import dataclass
 from onegraph.torchlib import private
-from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
+from onegraph.torchlib.aten import OpOverload, OpOverloadPacket, operator_named
 from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.object_names import name_of, named
 
@@ -58,13 +58,6 @@ def _torch_name(value: Any) -> str:
 
 def _of_torch(name: str) -> object:
     return getattr(torch, name)
-
-
-def operator_named(name: str) -> OpOverload:
-    """The operator of a name such as aten.add.Tensor."""
-    namespace, packet, overload = name.split(".")
-    found: OpOverload = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
-    return found
 
 
 def device_named(name: str) -> torch.device:

@@ -242,6 +242,9 @@ PROGRAMS: dict[str, Program] = {
     "an LSTM": of_module(lambda: nn.LSTM(4, 5, batch_first=True), (7, 4)),
     "norms of batches": of_module(lambda: nn.BatchNorm1d(4), (4,), trained=True),
     "an encoder": of_module(lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (5, 8)),
+    "an encoder that is trained": of_module(
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (5, 8), trained=True
+    ),
     "SGD": optimized(torch.optim.SGD),
     "AdamW": optimized(torch.optim.AdamW),
     "a decorator": plainly(lambda x: decorated(x) * 2),

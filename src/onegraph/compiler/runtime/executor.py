@@ -27,7 +27,7 @@ from onegraph.ir.plan import (
     ViewOf,
 )
 from onegraph.ir.types import DType
-from onegraph.torchlib.aten import gives_lists, opened
+from onegraph.torchlib.aten import gives_lists, opened, operator_named
 
 if TYPE_CHECKING:
     from onegraph.compiler.runtime.sanitizer import Watch
@@ -44,8 +44,7 @@ def find_operator(name: str) -> Callable[..., Any]:
     """The callable behind `aten.addmm.default`. Lists among several results are opened."""
     if name == EXPECTED:
         return is_expected
-    namespace, packet, overload = name.split(".")
-    found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    found = operator_named(name)
     call: Callable[..., Any] = found._op
     return (lambda *args, **kwargs: opened(call(*args, **kwargs))) if gives_lists(found) else call
 
