@@ -232,6 +232,20 @@ def test_what_is_watched_is_not_read_but_named() -> None:
     assert one(weight) is other(weight)
 
 
+def test_memory_that_was_given_back_is_not_read_before_a_fork() -> None:
+    child = os.fork()
+    if child == 0:
+        torch.set_num_threads(1)
+        weight, keep = torch.ones(8 << 20), kept()  # large: what is mapped for it goes with it
+        keep(weight)
+        weight.data = torch.empty(0)
+        grandchild = os.fork()
+        if grandchild == 0:
+            os._exit(0)
+        os._exit(os.waitpid(grandchild, 0)[1])
+    assert os.waitpid(child, 0)[1] == 0
+
+
 @pytest.mark.parametrize("place", [0, SIZE // 2, SIZE - 2])
 def test_a_fork_keeps_what_was_made_until_something_changes(place: int) -> None:
     """What is the same as before the fork is not made again: it would have memory of its own."""
