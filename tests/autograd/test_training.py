@@ -100,11 +100,12 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
 def assert_as_exact(ours: torch.Tensor, theirs: torch.Tensor, exact: torch.Tensor) -> None:
     """What is computed in another order than eager's is as near to the result in float64 as eager's is.
 
-    Which library computes a product, and so its rounding, depends on what is faster on the machine.
+    Which library computes a product, and so its rounding, depends on what is faster on the machine. Where the result is
+    zero, the roundings of all that is added are left of it.
     """
     assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
     largest = exact.abs().max().item()
-    allowed = max(4 * (theirs - exact).abs().max().item(), 1e-5 * largest)
+    allowed = max(8 * (theirs - exact).abs().max().item(), 1e-5 * largest)
     assert (ours - exact).abs().max().item() <= allowed
 
 

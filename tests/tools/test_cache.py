@@ -202,7 +202,7 @@ def test_what_cannot_be_shown_is_said(filled: Path, tmp_path: Path, capsys: pyte
     (tmp_path / "file").write_text("text")
     assert refused(capsys, "show", str(tmp_path / "file")).endswith("they are none of onegraph's")
     DiskCache(filled / "plans").store(key, b'{"KeptPlan": []}')
-    assert "cannot be read, and is not used: KeptPlan has 7 fields" in refused(capsys, "show", key)
+    assert "cannot be read, and is not used: KeptPlan has 8 fields" in refused(capsys, "show", key)
     (filled / "plans" / key).write_bytes(b"damaged")
     assert "is damaged or not trusted" in refused(capsys, "show", key)
 

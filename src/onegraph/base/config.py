@@ -27,7 +27,7 @@ PASSES = (
     *("remove_dead_nodes", "remove_copies", "merge_duplicates", "fold_constants", "accumulate_rows", "lean"),
     *("recompute", "choose_calls"),
     *("inline", "split_reductions", "fuse", "drop_roundings", "remove_dead_code", "unroll_and_jam", "close_gaps"),
-    *("absorb_views", "split_axes", "merge_axes", "vectorize", "reuse_memory"),
+    *("absorb_views", "split_axes", "merge_axes", "vectorize", "overlap", "reuse_memory"),
 )
 
 

@@ -17,6 +17,7 @@ from onegraph.autograd import runtime
 from onegraph.capture.guards import guard as guards
 from onegraph.capture.guards import program as guard_program
 from onegraph.capture.guards.predicates import Predicate
+from onegraph.capture.guards.process_groups import GroupIs, MeshIs
 from onegraph.capture.heap import world
 from onegraph.capture.heap.types import cells, deques, dicts, iterators, lists, objects, sets
 from onegraph.capture.residual import rebuild as residual
@@ -254,8 +255,9 @@ def test_each_kind_has_a_program() -> None:
     """A new kind of guard, or of predicate, comes with a program that needs it."""
     assert set(guards.KINDS) - set(KINDS) == {"together"}  # which has predicates
     # The value of a result is guarded too, autograd itself refuses writes to views of leaves, and without the last one
-    # calls are slow. What else is in a wrapper changes in tests/capture/policy/test_wrappers.py.
-    others = {"HasResult", "Rewritable", "AsExpected", "WrappedAlike"}
+    # calls are slow. What else is in a wrapper changes in tests/capture/policy/test_wrappers.py, and groups of processes
+    # in tests/distributed/test_groups.py.
+    others = {"HasResult", "Rewritable", "AsExpected", "WrappedAlike", GroupIs.__name__, MeshIs.__name__}
     assert {kind.__name__ for kind in Predicate.__subclasses__()} - set(PREDICATES) == others
 
 
