@@ -24,7 +24,7 @@ from torch.profiler import ProfilerActivity, profile
 import onegraph
 
 PROCESSES = 2
-WIDTH, LEFT, ROW = 900, 130, 34
+WIDTH, LEFT, RIGHT, ROW = 920, 130, 40, 34
 #: What events of the profiler are shown in which row, by how their names begin, and in which color.
 ROWS = {
     "forward graph": ("onegraph graph", "#2f6fb0"),
@@ -79,7 +79,7 @@ def shown(events: Any) -> list[tuple[str, float, float]]:
 
 def drawn(spans: list[tuple[str, float, float]]) -> str:
     length = max(end for _, _, end in spans)
-    scale = (WIDTH - LEFT - 20) / length
+    scale = (WIDTH - LEFT - RIGHT) / length
     height = ROW * len(ROWS) + 48
     style = "font-family:sans-serif;font-size:13px"
     parts = [
@@ -95,7 +95,7 @@ def drawn(spans: list[tuple[str, float, float]]) -> str:
             place = f'x="{x:.1f}" y="{top}" width="{width:.1f}" height="{ROW - 10}" rx="2"'
             parts.append(f'<rect {place} fill="{color}"><title>{row}: {start:.1f} to {end:.1f} ms</title></rect>')
     bottom = 12 + len(ROWS) * ROW
-    parts.append(f'<line x1="{LEFT}" y1="{bottom}" x2="{WIDTH - 20}" y2="{bottom}" stroke="#9aa5b1"/>')
+    parts.append(f'<line x1="{LEFT}" y1="{bottom}" x2="{WIDTH - RIGHT}" y2="{bottom}" stroke="#9aa5b1"/>')
     for number in range(5):
         at = length * number / 4
         x = LEFT + at * scale
