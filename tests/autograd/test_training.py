@@ -20,8 +20,8 @@ BACKENDS = ["aot_eager", "native"]
 OPTIONS = {"compile_gradients": True, "raise_compiler_errors": True}
 
 
-def compiled(function: Any, backend: str) -> Any:
-    return onegraph.compile(function, backend=backend, fullgraph=True, options=OPTIONS)
+def compiled(function: Any, backend: str, **options: Any) -> Any:
+    return onegraph.compile(function, backend=backend, fullgraph=True, options=OPTIONS | options)
 
 
 class Watch:
@@ -100,12 +100,11 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
 def assert_as_exact(ours: torch.Tensor, theirs: torch.Tensor, exact: torch.Tensor) -> None:
     """What is computed in another order than eager's is as near to the result in float64 as eager's is.
 
-    Which library computes a product, and so its rounding, depends on what is faster on the machine. Where the result is
-    zero, the roundings of all that is added are left of it.
+    Which library computes a product, and so its rounding, depends on what is faster on the machine.
     """
     assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
     largest = exact.abs().max().item()
-    allowed = max(8 * (theirs - exact).abs().max().item(), 1e-5 * largest)
+    allowed = max(4 * (theirs - exact).abs().max().item(), 1e-5 * largest)
     assert (ours - exact).abs().max().item() <= allowed
 
 
@@ -116,7 +115,7 @@ def test_steps_of_training_are_eagers(name: str, backend: str) -> None:
     make, draw = MODELS[name]
     theirs = make()
     ours, exact = copy.deepcopy(theirs), copy.deepcopy(theirs).double()
-    step = compiled(ours, backend)
+    step = compiled(ours, backend, library_calls="packed")  # what is faster at the moment would choose the roundings
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (exact, theirs, ours)]
     with Watch() as watch:
         for seed in range(3):
