@@ -4,7 +4,7 @@ computed."""
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -20,6 +20,8 @@ from torch.utils.checkpoint import checkpoint
 import onegraph
 from onegraph.autograd import cuts, pieces
 from onegraph.base.errors import GraphBreakError
+from onegraph.capture import capture_frame
+from onegraph.torchlib.data_parallel import Buckets
 from tests.distributed.processes import two_processes
 
 SMALL = 0.005  # MiB in a bucket: two layers of the networks here
@@ -345,3 +347,36 @@ def test_the_backward_pass_is_left_whole() -> None:
 )
 def test_buckets_are_full_at_their_limit(sizes: tuple[int, ...], limits: tuple[int, ...], wanted: list[Any]) -> None:
     assert list(cuts.filled(range(len(sizes)), dict(enumerate(sizes)), limits)) == wanted
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Backward graphs are cut as if each gradient were a bucket."""
+    monkeypatch.setattr(capture_frame, "active_buckets", lambda: Buckets((1,)))
+    yield
+
+
+def differentiated(model: nn.Module, compiled: Compile) -> list[Any]:
+    """Gradients of all kinds: of some parameters only, twice by one history, of an input, of gradients."""
+    run, parameters = compiled(model), list(model.parameters())
+    torch.manual_seed(1)
+    x = rows().requires_grad_()
+    found = [*torch.autograd.grad(run(x).square().mean(), parameters[2:4])]
+    loss = run(x).square().mean()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    found += [x.grad, *(parameter.grad for parameter in parameters)]
+    first = torch.autograd.grad(run(x).square().mean(), parameters, create_graph=True)
+    found += torch.autograd.grad(sum(each.square().sum() for each in first), parameters)
+    return found
+
+
+@pytest.mark.usefixtures("in_pieces")
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_a_pass_in_pieces_is_eagers(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    advance, steps = pieces.Results.advance, []
+    monkeypatch.setattr(pieces.Results, "advance", lambda self: (steps.append(self._done), advance(self)))
+    wanted = differentiated(layers(), lambda model: model)
+    found = differentiated(layers(), lambda model: onegraph.compile(model, backend=backend, **WHOLE))
+    torch.testing.assert_close(found, wanted)
+    assert len({*steps}) > 3

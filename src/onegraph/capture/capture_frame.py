@@ -225,7 +225,7 @@ def finish(
     rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
     draws, behind = write_random_draws(rebuild, trace.tracer.random, has_operations(trace.recorder.graph))
     results = [write_value(rebuild, value) for value in values]
-    prepared = [effect_text(rebuild, effect) for effect in trace.tracer.preparations]
+    before = [effect_text(rebuild, effect) for effect in trace.tracer.preparations]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     for generator in list(waiting(trace.world)):  # Python closes it when its object dies, at the end of the code
         rebuild.value(generator)
@@ -238,7 +238,7 @@ def finish(
     trace.check_unchanged()  # the module of the graph is entered in `linecache`, which a program may have looked at
     graph, call = captured_graph(trace, rebuild, cx) if has_operations(trace.recorder.graph) else (None, [])
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
-    body = [*rebuild.loads, *prepared, *call, *behind, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
+    body = [*rebuild.loads, *before, *call, *behind, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     trace.pause()
     captured = Capture(
         start.code,
@@ -249,7 +249,7 @@ def finish(
         tuple(rebuild.consts),
         None if continuation is None else replace(continuation, values=tuple(results)),
         levels=trace.tracer.levels,
-        effects=(*draws, *prepared, *effects, *writes, *hooks),
+        effects=(*draws, *before, *effects, *writes, *hooks),
         seen=trace.seen() if cx.made is not None else None,
     )
     if graph is not None:

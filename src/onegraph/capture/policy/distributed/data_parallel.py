@@ -27,7 +27,8 @@ NAME = "DistributedDataParallel.forward"
 def forward(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None) -> Any:
     ddp = args[0]
     within = tracer.open_levels or tracer.recorder.checkpoint is not None
-    if tracer.world.origin.get(id(ddp)) is None or within or not private.DATA_PARALLEL.is_there:
+    seen = tracer.world.origin.get(id(ddp)) is not None and tracer.world.attributes(ddp) is not None
+    if not seen or within or not private.DATA_PARALLEL.is_there:
         raise GraphBreak(COMMUNICATION, name=NAME)
     real = tracer.world.real(ddp)
     buffers = {id(buffer) for buffer in real.module.buffers()}
