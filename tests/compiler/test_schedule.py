@@ -24,7 +24,8 @@ from onegraph.ir.loop_text import format_kernel, parse_program
 
 CX = Context()
 PASSES = {step.name: step.run for step in CPU.passes}
-fuse, unroll_and_jam, vectorize = (PASSES[name] for name in ("fuse", "unroll_and_jam", "vectorize"))
+NAMES = ("fuse", "tile_products", "unroll_and_jam", "vectorize")
+fuse, tile_products, unroll_and_jam, vectorize = (PASSES[name] for name in NAMES)
 Transform = Callable[[Program, Context], Program]
 
 
@@ -253,6 +254,66 @@ def test_rows_that_are_many_or_share_little_stay_a_loop(monkeypatch: pytest.Monk
     monkeypatch.setattr("onegraph.compiler.schedule.unroll_and_jam.MUCH", 100)
     many = PRODUCT.replace("i0: 2", "i0: 9").replace("f32[2", "f32[9")
     assert "i0: 9" in kernels_after(many, unroll_and_jam)
+
+
+TILED = f"""\
+program(x, w, b):
+{buffers(x=(7, 16), w=(16, 8), b=(8,), y=(7, 8))}
+  kernel k_y(i0: 7, i1: 8):
+    for r0: 16:
+      t0: f32 = load x[i0, r0]
+      t1: f32 = load w[r0, i1]
+      t2: f32 = mul(t0, t1)
+      t3: f32 = sum over t2
+    t4: f32 = load b[i1]
+    t5: f32 = add(t3, t4)
+    store y[i0, i1] = t5
+  return y
+"""
+
+
+def test_a_product_runs_in_tiles_of_two_heights() -> None:
+    assert kernels_after(TILED, tile_products, PASSES["remove_dead_code"], flatten, vectorize) == (
+        "kernel k_y(i1: 8, i0: 1) vector i1 by 8:\n"
+        "  local k_y_totals: f32[4]\n"
+        "  for r0: 16:\n"
+        "    t0: f32 = load x @ i0 * 64 + r0\n"
+        "    t1: f32 = load w @ i1 + r0 * 8\n"
+        "    t3: f32 = dot over t0, t1\n"
+        "    t4: f32 = load x @ i0 * 64 + r0 + 16\n"
+        "    t6: f32 = dot over t4, t1\n"
+        "    t7: f32 = load x @ i0 * 64 + r0 + 32\n"
+        "    t9: f32 = dot over t7, t1\n"
+        "    t10: f32 = load x @ i0 * 64 + r0 + 48\n"
+        "    t12: f32 = dot over t10, t1\n"
+        "  store k_y_totals @ 0 = t3\n"
+        "  store k_y_totals @ 1 = t6\n"
+        "  store k_y_totals @ 2 = t9\n"
+        "  store k_y_totals @ 3 = t12\n"
+        "  t14: f32 = load b @ i1\n"
+        "  for i0t: 4:\n"
+        "    t13: f32 = load k_y_totals @ i0t\n"
+        "    t15: f32 = add(t13, t14)\n"
+        "    store y @ i0 * 32 + i0t * 8 + i1 = t15\n"
+        "kernel k_y_rest(i1: 8, i0: 1) vector i1 by 8:\n"
+        "  local k_y_totals: f32[3]\n"
+        "  for r0: 16:\n"
+        "    t0: f32 = load x @ i0 * 48 + r0 + 64\n"
+        "    t1: f32 = load w @ i1 + r0 * 8\n"
+        "    t3: f32 = dot over t0, t1\n"
+        "    t4: f32 = load x @ i0 * 48 + r0 + 80\n"
+        "    t6: f32 = dot over t4, t1\n"
+        "    t7: f32 = load x @ i0 * 48 + r0 + 96\n"
+        "    t9: f32 = dot over t7, t1\n"
+        "  store k_y_totals @ 0 = t3\n"
+        "  store k_y_totals @ 1 = t6\n"
+        "  store k_y_totals @ 2 = t9\n"
+        "  t11: f32 = load b @ i1\n"
+        "  for i0t: 3:\n"
+        "    t10: f32 = load k_y_totals @ i0t\n"
+        "    t12: f32 = add(t10, t11)\n"
+        "    store y @ i0 * 24 + i0t * 8 + i1 + 32 = t12"
+    )
 
 
 MANY = f"""\

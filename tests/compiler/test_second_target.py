@@ -20,17 +20,27 @@ from onegraph.compiler.interpreted import KERNEL, evaluated
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.inline import inline
-from onegraph.compiler.target import Code, Machine, Target
+from onegraph.compiler.target import Code, Compile, Machine, Target
 from onegraph.ir.loop import Kernel, Program
 from onegraph.ir.loop_text import format_program
 from onegraph.ir.plan import KernelInfo
 
 SMALL = Machine(
-    lanes=8, totals=8, threads=1, thread_nanoseconds=1000, speed=1, stack=1024, near=1024, line=32, long_rows=range(0)
+    lanes=8,
+    totals=8,
+    tile_rows=2,
+    tile_columns=8,
+    threads=1,
+    thread_nanoseconds=1000,
+    speed=1,
+    stack=1024,
+    near=1024,
+    line=32,
+    long_rows=range(0),
 )
 
 
-def no_library(graph: GraphModule, parameters: frozenset[int], config: Config) -> GraphModule:
+def no_library(graph: GraphModule, parameters: frozenset[int], config: Config, compiled: Compile) -> GraphModule:
     return graph
 
 

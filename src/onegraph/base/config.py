@@ -26,7 +26,8 @@ PREFIX = "ONEGRAPH_"
 PASSES = (
     *("remove_dead_nodes", "remove_copies", "merge_duplicates", "fold_constants", "accumulate_rows", "lean"),
     *("recompute", "choose_calls"),
-    *("inline", "split_reductions", "fuse", "drop_roundings", "remove_dead_code", "unroll_and_jam", "close_gaps"),
+    *("inline", "split_reductions", "fuse", "drop_roundings", "tile_products"),
+    *("remove_dead_code", "unroll_and_jam", "close_gaps"),
     *("absorb_views", "split_axes", "merge_axes", "vectorize", "overlap", "reuse_memory"),
 )
 
@@ -133,7 +134,7 @@ _FOLDER = Kind("a path", _parse_folder, lambda v: isinstance(v, Path))
 _FOLDER_OR_NONE = Kind("a path or None", _parse_folder, lambda v: v is None or isinstance(v, Path))
 _FUNCTIONS = Kind("a collection of functions, or names separated by commas", _parse_functions, _are_functions, tuple)
 _FUNCTION = Kind("a function or None, or the name of one", _parse_function, lambda v: v is None or callable(v))
-_CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed")
+_CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed", "tiles")
 _CALLS = Kind(f"one of {', '.join(_CALLS_ACCEPTED)}", _parse_calls, lambda v: v in _CALLS_ACCEPTED)
 _STAGES_ACCEPTED = ("dynamo", "aot")
 _STAGE = Kind("'dynamo', 'aot' or None", _parse_stage, lambda v: v is None or v in _STAGES_ACCEPTED)
@@ -348,7 +349,7 @@ class Config:
     library_calls: str = _option(
         _CALLS,
         "measured",
-        "how matrix products and convolutions are computed: measured, aten, onednn or packed",
+        "how matrix products and convolutions are computed: measured, aten, onednn, packed or tiles",
     )
     freeze_parameters: bool = _option(
         _SWITCH, False, "parameters change by operators that bump their version only, not through .data or NumPy"

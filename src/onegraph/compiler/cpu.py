@@ -19,6 +19,7 @@ from onegraph.compiler.schedule.fuse import fuse
 from onegraph.compiler.schedule.inline import inline
 from onegraph.compiler.schedule.overlap import overlap
 from onegraph.compiler.schedule.split_reductions import split_reductions
+from onegraph.compiler.schedule.tile_products import tile_products
 from onegraph.compiler.schedule.unroll_and_jam import unroll_and_jam
 from onegraph.compiler.schedule.vectorize import vectorize
 from onegraph.compiler.target import Machine, Target
@@ -29,6 +30,7 @@ def schedule(machine: Machine) -> tuple[Pass[Program], ...]:
     """From loops as operators are lowered to loops as LLVM is given them."""
     divided = partial(split_reductions, machine=machine)
     fused = partial(fuse, machine=machine)
+    tiled = partial(tile_products, machine=machine)
     unrolled = partial(unroll_and_jam, machine=machine)
     vectors = partial(vectorize, machine=machine)
     return (
@@ -36,6 +38,11 @@ def schedule(machine: Machine) -> tuple[Pass[Program], ...]:
         Pass("split_reductions", divided, "before fuse, which would tie what surrounds them to few threads"),
         Pass("fuse", fused, "on coordinates: axes of different kernels are compared through the buffers they index"),
         Pass("drop_roundings", drop_roundings, "after fusing, which brings operators together; it leaves dead code"),
+        Pass(
+            "tile_products",
+            tiled,
+            "on coordinates, when kernels are whole; it leaves dead code",
+        ),
         Pass("remove_dead_code", remove_dead_code, "after fusing, which folds values; dead loads would weigh in below"),
         Pass("unroll_and_jam", unrolled, "on coordinates, when kernels are whole: what they read then shows"),
         Pass("close_gaps", close_gaps, "after fusing and folding, which leave the buffers that there will be"),
@@ -51,7 +58,7 @@ def schedule(machine: Machine) -> tuple[Pass[Program], ...]:
 CPU = Target(
     "cpu",
     MACHINE,
-    choose_calls,
+    partial(choose_calls, machine=MACHINE),
     schedule(MACHINE),
     partial(compile_kernels, machine=MACHINE),
     launcher,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import torch
+
 from onegraph.compiler.codegen.loading import load_kernels
 from onegraph.compiler.codegen.made_for import identity
 from onegraph.compiler.target import Kept, Machine
@@ -12,6 +14,8 @@ from onegraph.compiler.target import Kept, Machine
 MACHINE = Machine(
     lanes=32,
     totals=64,
+    tile_rows=6,
+    tile_columns=64 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 16,
     threads=16,
     thread_nanoseconds=1500,  # it costs half a microsecond
     speed=64,

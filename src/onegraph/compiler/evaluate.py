@@ -153,7 +153,11 @@ class Evaluator:
         total, position = totals[s.name]
         row = REDUCTIONS[s.op]
         if not row.positional:
-            combined = SCALAR_OPS[row.combine].evaluate(*map(np.asarray, (total, self.operand(s.args[0], s.dtype))))
+            operands = [np.asarray(self.operand(arg, s.dtype)) for arg in s.args]
+            if row.products:
+                combined = SCALAR_OPS["fma"].evaluate(*operands, np.asarray(total))
+            else:
+                combined = SCALAR_OPS[row.combine].evaluate(np.asarray(total), *operands)
             totals[s.name] = numpy_type(s.dtype).type(combined), None
             return
         value, at = self.operand(s.args[0], self.types[str(s.args[0])]), int(self.operand(s.args[1], s.dtype))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from onegraph.compiler.target import Machine
 from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative, product
 from onegraph.ir.loop import (
+    Accumulate,
     Block,
     Coordinates,
     IndexValue,
@@ -23,6 +24,7 @@ from onegraph.ir.loop import (
     stores,
     writes,
 )
+from onegraph.ir.scalar import REDUCTIONS
 
 
 def operands(kernel: Kernel) -> tuple[str, ...]:
@@ -62,6 +64,11 @@ def _sizes(index: Index) -> set[Symbol]:
         elif not symbol.signed:
             found.add(symbol)
     return found
+
+
+def has_products(kernel: Kernel) -> bool:
+    """Whether it is a tile of a product, whose columns are what runs in vectors."""
+    return any(isinstance(s, Accumulate) and REDUCTIONS[s.op].products for s in statements(kernel.body))
 
 
 def stored_by(kernel: Kernel) -> set[str]:

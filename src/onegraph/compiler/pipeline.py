@@ -12,6 +12,7 @@ import torch
 from torch.fx import GraphModule
 
 from onegraph import _C
+from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.events import BoundsChecked, DiskSearched, FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
@@ -84,7 +85,7 @@ def compile_graph(
     """
     if "choose_calls" not in cx.config.skipped_passes:
         with timed(cx, "compile: choose library calls"):
-            module = target.library(module, parameters, cx.config)
+            module = target.library(module, parameters, cx.config, partial(_alone, config=cx.config, target=target))
     with ExitStack() as made:
         with timed(cx, "compile: find plan"):
             place = place_of(module, cx, target, given, consumes)
@@ -137,6 +138,11 @@ def compiled(
     fallbacks = operators_of(lowered.left)
     kept = kept_graph(steps, code.objects, lowered.constants, lowered.recipes, len(fused.kernels), fallbacks)
     return NativeGraph(run, steps, code.addresses, len(fused.kernels), fallbacks, kept, texts)
+
+
+def _alone(module: GraphModule, config: Config, target: Target) -> NativeGraph:
+    """The graph as it is, whose kernels are to be timed: nobody is told of it."""
+    return compiled(module, Context(config.replace(verify=False, measure=False)), target, None, False, None)
 
 
 def scheduled(module: GraphModule, cx: Context, target: Target) -> tuple[Lowered, Program]:

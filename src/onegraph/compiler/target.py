@@ -15,6 +15,9 @@ from onegraph.base.pipeline import Pass
 from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo
 
+#: Compiles a graph: what it gives is called with the graph's inputs, and gives a tuple of results.
+Compile = Callable[[GraphModule], Callable[..., tuple[Any, ...]]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -24,6 +27,9 @@ class Machine:
     lanes: int
     #: Elements of running totals that registers hold.
     totals: int
+    #: Rows and columns of a product whose totals registers hold beside what is added.
+    tile_rows: int
+    tile_columns: int
     #: Pieces of work that keep its threads busy.
     threads: int
     #: What starting a thread costs, in nanoseconds of work that it must be given.
@@ -84,7 +90,8 @@ class Kept:
 class Target:
     """`device` is the kind of device on which all buffers lie, as torch calls it. The way to it, in this order:
 
-    `library` exchanges operators of the graph for calls of the device's libraries, given which inputs are parameters.
+    `library` exchanges operators of the graph for calls of the device's libraries, given which inputs are parameters,
+    and what compiles a graph alone, to time it.
     `passes` lead from the loops of the lowering to the loops that `build` makes code of.
     `launch` makes a callable of the plan, the addresses of the code and the rest, see `runtime.launcher`.
     `kept` finds code that was built before, for plans that are kept on disk; None for a target whose plans are not.
@@ -92,7 +99,7 @@ class Target:
 
     device: str
     machine: Machine
-    library: Callable[[GraphModule, frozenset[int], Config], GraphModule]
+    library: Callable[[GraphModule, frozenset[int], Config, Compile], GraphModule]
     passes: tuple[Pass[Program], ...]
     build: Callable[[Program, Context], Code]
     launch: Callable[..., Any]

@@ -102,9 +102,10 @@ class _Checker:
                 case Accumulate(name, dtype, op, args):
                     self.require(in_loop, f"{name} accumulates outside of a loop")
                     self.require(op in REDUCTIONS, f"unknown reduction {op}")
-                    positional = REDUCTIONS[op].positional
-                    self.require(len(args) == 1 + positional, f"{op} with {len(args)} operands")
-                    for arg, wanted in zip(args, (None if positional else dtype, I64), strict=False):
+                    row = REDUCTIONS[op]
+                    self.require(len(args) == 1 + row.positional + row.products, f"{op} with {len(args)} operands")
+                    types = (None, I64) if row.positional else (dtype, dtype)
+                    for arg, wanted in zip(args, types, strict=False):
                         self.operand(arg, wanted)
                     self.require(name not in self.used, f"two values are called {name}")
                     self.used.add(name)

@@ -188,13 +188,15 @@ class Reduction:
 
     `identity` starts the accumulation: a number, or "lowest"/"highest" of the type. `positional` reductions take a
     second operand, the position (i64), and their result is the position of the value that `combine` keeps: the
-    smallest such position, and that of the first NaN if there is one.
+    smallest such position, and that of the first NaN if there is one. Those of `products` take two factors, whose
+    product is not rounded before it is combined.
     """
 
     name: str
     combine: str
     identity: float | str
     positional: bool = False
+    products: bool = False
 
 
 REDUCTIONS = MappingProxyType(
@@ -202,6 +204,7 @@ REDUCTIONS = MappingProxyType(
         row.name: row
         for row in (
             Reduction("sum", "add", 0),
+            Reduction("dot", "add", 0, products=True),
             Reduction("prod", "mul", 1),
             Reduction("max", "maximum", "lowest"),
             Reduction("min", "minimum", "highest"),

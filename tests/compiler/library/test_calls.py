@@ -21,7 +21,7 @@ from onegraph.base.disk_cache import DiskCache
 from onegraph.compiler.library import linear, measure
 from onegraph.compiler.library.recipe import Check
 
-CALLS = ("aten", "onednn", "packed", "measured")
+CALLS = ("aten", "onednn", "packed", "tiles", "measured")
 
 
 def compare(target: Any, *args: Any, calls: str, exact_layout: bool = True) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +14,12 @@ from torch import Tensor, nn
 
 import onegraph
 from onegraph.base.config import Config
+from onegraph.compiler.cpu import CPU
 from onegraph.compiler.library import convolution
-from onegraph.compiler.library.choose import choose_calls
+
+
+def unmeasured(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    raise AssertionError("nothing here becomes kernels of ours")
 
 
 def residual_stream(x: Tensor, table: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
@@ -25,7 +31,7 @@ def residual_stream(x: Tensor, table: Tensor, weight: Tensor) -> tuple[Tensor, .
 
 def test_rows_in_order_where_eager_keeps_a_transposed_order() -> None:
     inputs = torch.randn(2, 6, 5), torch.randn(5, 6), torch.randn(6, 6)
-    graph = choose_calls(record(residual_stream, *inputs), frozenset(), Config(cache=False)).graph
+    graph = CPU.library(record(residual_stream, *inputs), frozenset(), Config(cache=False), unmeasured).graph
     first = next(node for node in graph.nodes if node.target is torch.ops.aten.add.Tensor)
     assert first.meta["val"].is_contiguous()
     compiled = onegraph.compile(residual_stream, fullgraph=True)
@@ -36,7 +42,7 @@ def test_rows_in_order_where_eager_keeps_a_transposed_order() -> None:
 
 def test_a_graph_without_library_calls_is_left_as_it_is() -> None:
     module = record(lambda x: x.t() + 1, torch.randn(3, 4))
-    assert choose_calls(module, frozenset(), Config(cache=False)) is module
+    assert CPU.library(module, frozenset(), Config(cache=False), unmeasured) is module
 
 
 def test_the_order_of_channels_spreads_without_copies() -> None:
@@ -49,7 +55,9 @@ def test_the_order_of_channels_spreads_without_copies() -> None:
 
     x = torch.randn(1, 8, 9, 9)
     module = record(run, x, *(parameters[name].detach() for name in names))
-    graph = choose_calls(module, frozenset(range(1, len(names) + 1)), Config(library_calls="packed", cache=False)).graph
+    graph = CPU.library(
+        module, frozenset(range(1, len(names) + 1)), Config(library_calls="packed", cache=False), unmeasured
+    ).graph
     copies = [node for node in graph.nodes if node.target is torch.ops.aten.clone.default]
     assert len(copies) == 2  # of the image that comes in, and of the one that goes out
 
@@ -65,7 +73,7 @@ def test_the_copies_of_images_that_the_graph_returns_count(monkeypatch: pytest.M
 
     def copies(returned: bool) -> int:
         module = record(partial(twice, returned=returned), torch.randn(1, 8, 9, 9), torch.randn(8, 8, 1, 1))
-        graph = choose_calls(module, frozenset(), Config(cache=False)).graph
+        graph = CPU.library(module, frozenset(), Config(cache=False), unmeasured).graph
         return sum(node.target is torch.ops.aten.clone.default for node in graph.nodes)
 
     assert (copies(False), copies(True)) == (1, 2)  # two convolutions gain 1.0: it is worth a copy

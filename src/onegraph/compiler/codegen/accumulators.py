@@ -71,7 +71,11 @@ class Accumulators:
         if a.position:
             self._add_positional(a, old, value, w.operand(statement.args[1], I64))
             return
-        new = self._add(a, old, value)
+        if REDUCTIONS[statement.op].products:
+            factor = cast(w.e, w.operand(statement.args[1], dtype), dtype)
+            new = w.e.call("fma", value, w.e.widened(factor, a.lanes), old)
+        else:
+            new = self._add(a, old, value)
         self._set(a.cells[-1], w.e.select(w.mask, new, old) if w.mask is not None and a.folded else new)
 
     def end(self) -> None:
@@ -153,7 +157,7 @@ def value_type(statement: Accumulate, writer: Writing) -> DType:
 
 
 def is_float_sum(statement: Accumulate) -> bool:
-    return statement.op == "sum" and statement.dtype.is_float
+    return REDUCTIONS[statement.op].combine == "add" and statement.dtype.is_float
 
 
 def identity(start: float | str, dtype: DType) -> float | int:
@@ -172,10 +176,10 @@ def fold(e: Emitter, op: str, x: Val) -> Val:
     """All lanes combined into one."""
     element = Val("", x.dtype).type
     unsigned = x.dtype.kind in ("uint", "bool")
-    if op in ("sum", "prod") and x.dtype.is_float:
-        name = f"@llvm.vector.reduce.{'fadd' if op == 'sum' else 'fmul'}.{suffix(x)}"
+    if op in ("sum", "dot", "prod") and x.dtype.is_float:
+        name = f"@llvm.vector.reduce.{'fmul' if op == 'prod' else 'fadd'}.{suffix(x)}"
         e.declare(f"declare {element} {name}({element}, {x.type})")
-        start = e.constant(-0.0 if op == "sum" else 1.0, x.dtype)
+        start = e.constant(1.0 if op == "prod" else -0.0, x.dtype)
         return e.value(f"call reassoc {element} {name}({start}, {x})", x.dtype, 1, x.depth)
     names = {"sum": "add", "prod": "mul", "any": "or", "all": "and", "xor": "xor"}
     if op in ("max", "min"):

@@ -41,7 +41,7 @@ from onegraph.ir.loop import (
     loads,
     statements,
 )
-from onegraph.ir.scalar import SCALAR_OPS, operand_dtypes
+from onegraph.ir.scalar import REDUCTIONS, SCALAR_OPS, operand_dtypes
 from onegraph.ir.types import BF16, BOOL, F16, F32, I8, I64, DType
 
 # What gives a NaN of its operands, cut to a number of bits, or the machine's own, of which the lower bits are zero.
@@ -49,6 +49,7 @@ _KEEP_NAN = frozenset("add sub mul div fma neg abs sqrt rsqrt reciprocal maximum
 # Additions into one accumulator before it is added to that of the next level: into one of many lanes, which are added
 # up in pairs in the end, into any other, and on the levels above.
 FOLDED, ALONE, LEVEL = 64, 16, 16
+TILED = 256  # where totals take all registers: a level costs storing them
 LEVELS = 4  # where the number of additions is not known
 
 
@@ -68,6 +69,7 @@ class KernelWriter:
         self.machine = machine
         self.e = Emitter(instructions)
         self.lanes = 1  # of the code that is being written
+        self.alone = ALONE  # additions into one accumulator of the loop that is being written
         self.mask: Val | None = None  # the lanes that count, in a tail
         self.names: dict[str, Val] = {}
         self.values: dict[str, Val] = {}  # of symbols
@@ -232,6 +234,7 @@ class KernelWriter:
         reductions = [s for s in body if isinstance(s, Accumulate)]
         self.accumulators.begin(reductions, max(width, self.lanes), vector is not None)
         cascade = any(map(is_float_sum, reductions))
+        self.alone = TILED if any(REDUCTIONS[s.op].products for s in reductions) else ALONE
         self.nest((*scalar_axes, innermost), width, body, cascade)
         self.accumulators.end()
         self.memory.passes.update(
@@ -242,7 +245,7 @@ class KernelWriter:
         """Loops within each other, the last one in vectors. With `cascade`, sums of many values are made in levels."""
         e, (axis, *inner) = self.e, axes
         step = 1 if inner else width
-        blocks = _blocks(_steps([axis], step), FOLDED if step > 1 else ALONE) if cascade else []
+        blocks = _blocks(_steps([axis], step), FOLDED if step > 1 else self.alone) if cascade else []
         apart = cascade and bool(inner) and _steps(inner, width) > LEVEL
         begin, end = e.i64(0), self.index(axis.extent or ONE)
         for steps in blocks:

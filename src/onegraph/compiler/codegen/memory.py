@@ -10,8 +10,8 @@ from onegraph.compiler.codegen.emitter import Val, memory_type, suffix
 from onegraph.compiler.codegen.fence import Fence
 from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.codegen.writing import Writing
-from onegraph.compiler.kernels import operands
-from onegraph.ir.index import Index
+from onegraph.compiler.kernels import has_products, operands
+from onegraph.ir.index import ZERO, Index
 from onegraph.ir.loop import Offset, Operand, Place, writes
 from onegraph.ir.types import BOOL, I8, I64, DType
 
@@ -140,6 +140,7 @@ class Memory:
         vector = Val("", stored, lanes)
         if mask is None:
             self.fetch_next_row(buffer, index, stored, address)
+            self.fetch_next_panel(buffer, index, stored)
             depth = self.depth(buffer, address)
             self.check("load", buffer, index, lanes, None, depth)
             text = f"load {vector.type}, ptr {address.text}, align {stored.size}"
@@ -163,11 +164,33 @@ class Memory:
             return
         if extent * stored.size not in self.w.machine.long_rows:
             return
-        e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for start in range(0, self.w.lanes * stored.size, self.w.machine.line):
             distance = step.constant * stored.size + start
             next = e.value(f"getelementptr i8, ptr {address.text}, i64 {distance}", I64, 1, address.depth)
-            e.line(f"call void @llvm.prefetch.p0(ptr {next.text}, i32 0, i32 2, i32 1)")
+            self.fetch(next)
+
+    def fetch_next_panel(self, buffer: str, index: Index, stored: DType) -> None:
+        """While tiles of a product go through a panel, each asks for its share of the next one: the loop over the rows
+        of tiles is the innermost, the one over panels the next."""
+        kernel, columns = self.w.kernel, self.w.vector_axis
+        if not has_products(kernel) or columns is None or len(kernel.axes) < 3:
+            return
+        tiles, inner = kernel.axes[-1], [axis for axis in index.symbols if axis not in kernel.axes]
+        panels = [axis for axis in kernel.axes if axis != columns and axis in index.symbols]
+        if tiles in index.symbols or len(inner) != 1 or not panels or inner[0].extent is None:
+            return
+        if index.coefficient(inner[0]) != Index.of(self.w.lanes):
+            return  # a panel does not lie together
+        count = tiles.extent.constant if tiles.extent is not None else None
+        share = -(-self.w.lanes // count) if count is not None else 1
+        begin = index.substitute({panels[-1]: Index.of(panels[-1]) + 1, columns: ZERO, inner[0]: ZERO})
+        turn = Index.of(tiles) * inner[0].extent + Index.of(inner[0])
+        self.fetch(self.address(buffer, begin + turn * share, stored, certain=False))
+
+    def fetch(self, address: Val) -> None:
+        """Ask the memory for what is there, if anything is, to have it near soon."""
+        self.w.e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.w.e.line(f"call void @llvm.prefetch.p0(ptr {address.text}, i32 0, i32 2, i32 1)")
 
     def gather(self, buffer: str, index: Index, stored: DType, condition: Val | None) -> Val:
         e, lanes = self.w.e, self.w.lanes

@@ -12,6 +12,7 @@ from onegraph.compiler.library.int8 import INT8, choose_int8
 from onegraph.compiler.library.layout import spread
 from onegraph.compiler.library.linear import choose_linear
 from onegraph.compiler.library.widened import WIDENED, widen
+from onegraph.compiler.target import Compile, Machine
 from onegraph.torchlib.graph import LazyGraphModule
 
 _CANDIDATES = WIDENED | {
@@ -23,10 +24,13 @@ _CANDIDATES = WIDENED | {
 }
 
 
-def choose_calls(module: GraphModule, parameters: frozenset[int], config: Config) -> GraphModule:
+def choose_calls(
+    module: GraphModule, parameters: frozenset[int], config: Config, compiled: Compile, machine: Machine
+) -> GraphModule:
     """The graph with the fastest calls for its products and convolutions: a copy, or itself if there is none.
 
-    `parameters` are the positions of the inputs that are parameters of a module.
+    `parameters` are the positions of the inputs that are parameters of a module. `compiled` makes what is timed of
+    graphs that become kernels of ours.
     """
     if not torch.backends.mkldnn.is_available() or not torch.backends.mkldnn.enabled:
         return module
@@ -41,6 +45,6 @@ def choose_calls(module: GraphModule, parameters: frozenset[int], config: Config
     spread(graph, before | {new: before[old] for new, old in moved.items()})
     choose_attention(graph)
     choose_int8(graph, config)
-    choose_linear(graph, constants, config)
+    choose_linear(graph, constants, config, compiled, machine)
     widen(graph, config)
     return LazyGraphModule(module, graph)

@@ -16,13 +16,13 @@ A new way to compute one is a new entry of `_candidates`, and its form as nodes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 
 from onegraph.base.config import Config
 from onegraph.base.dataclass import dataclass
@@ -30,6 +30,8 @@ from onegraph.compiler.library.facts import fills_memory, is_ordinary, is_static
 from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
 from onegraph.compiler.library.nodes import as_type, call
 from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
+from onegraph.compiler.library.tiles import Tiler, as_tiles, in_panels, packing
+from onegraph.compiler.target import Compile, Machine
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -63,19 +65,34 @@ class Product:
         return self.sizes[0] <= FEW and is_static(self.x.meta["val"])
 
 
-def choose_linear(graph: Graph, parameters: frozenset[Node], config: Config) -> None:
+def choose_linear(
+    graph: Graph, parameters: frozenset[Node], config: Config, compiled: Compile, machine: Machine
+) -> None:
     """Rewrite the products for which something else than aten is faster."""
+    tiler = Tiler(compiled, machine.tile_columns)
     for node in list(graph.nodes):
         product = _product(node, parameters)
         if product is None:
             continue
-        choice = _choice(product, config)
+        choice = _choice(product, config, tiler)
         if choice != "aten":
             with graph.inserting_before(node), node.meta["val"].fake_mode:
-                new = _as_sum(graph, product) if choice == "sum" else _as_call(graph, product, choice)
+                new = _rewritten(graph, product, choice, tiler.width)
             new.meta.update(node.meta)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
+
+
+def _rewritten(graph: Graph, product: Product, choice: str, width: int) -> Node:
+    match choice:
+        case "sum":
+            return _as_sum(graph, product)
+        case "tiles":
+            value = product.weight.meta["val"]
+            panels = graph.call_function(packing(value, product.tall, width), (product.weight,))
+            panels.meta["val"] = in_panels(value, product.tall, width)
+            return as_tiles(graph, product.x, panels, product.bias)
+    return _as_call(graph, product, choice)
 
 
 def _product(node: Node, parameters: frozenset[Node]) -> Product | None:
@@ -105,10 +122,19 @@ def _product(node: Node, parameters: frozenset[Node]) -> Product | None:
     return Product(x, weight, bias, tall, weight in parameters, (rows, inner, columns))
 
 
-def _choice(product: Product, config: Config) -> str:
+def _choice(product: Product, config: Config, tiler: Tiler) -> str:
     rows, inner, columns = product.sizes
-    if config.library_calls != "measured":
-        return config.library_calls if product.constant or config.library_calls != "packed" else "onednn"
+    check = check_of(config)
+    may_tile = _may_tile(product, check, tiler.width)
+    match config.library_calls:
+        case "packed" if not product.constant:
+            return "onednn"
+        case "tiles" if not may_tile:
+            return "packed" if product.constant else "onednn"
+        case "measured":
+            pass
+        case chosen:
+            return chosen
     if rows * inner * columns < LITTLE:
         return "aten"
     if product.has_few_rows and inner >= LONG and (_is_laid_in_rows(product) or _is_kept(product, config)):
@@ -118,11 +144,21 @@ def _choice(product: Product, config: Config) -> str:
     timed = (min(rows, SIDE), min(inner, SIDE), min(columns, SIDE))
     what = f"linear, cold {timed} {product.dtype} in {multiplied_in(product.dtype)}"
     what += f" bias {product.bias is not None} tall {product.tall}"
-    check = check_of(config)
     what += f" constant {product.constant} checked by {check}"
     setting = (product.tall, product.bias is not None, product.constant, check)
     ways = ["aten", "onednn", *["packed"] * _may_pack(product.constant, check, timed[0])]
-    return fastest(times(what, ways, lambda: _candidates(timed, product.dtype, *setting), config))
+    ours: dict[str, Callable[[], Runs]] = {}
+    if may_tile:
+        timed = (*timed[:2], timed[2] // tiler.width * tiler.width)
+        module = tiler.graph(product.x.meta["val"].fake_mode, timed, product.bias is not None)
+        what += f" panels of {tiler.width}"
+        ours["tiles"] = partial(_tiled, product, timed, check, tiler, module)
+
+    def candidates() -> Mapping[str, Runs]:
+        made = {name: make() for name, make in ours.items()}
+        return {**_candidates(timed, product.dtype, *setting), **made}
+
+    return fastest(times(what, [*ways, *ours], candidates, config))
 
 
 def _is_laid_in_rows(product: Product) -> bool:
@@ -138,6 +174,20 @@ def _is_kept(product: Product, config: Config) -> bool:
 def _may_pack(constant: bool, check: Check, rows: int) -> bool:
     """For few rows the time is that of reading the weight, and for a digest the packed one would read it twice."""
     return constant and (check != "digest" or rows > FEW)
+
+
+def _may_tile(product: Product, check: Check, width: int) -> bool:
+    """Whether tiles of ours can be as fast: of packed panels without a rest, in the type that they are added in."""
+    rows, _, columns = product.sizes
+    return product.dtype is torch.float32 and columns % width == 0 and _may_pack(product.constant, check, rows)
+
+
+def _tiled(product: Product, sizes: tuple[int, int, int], check: Check, tiler: Tiler, module: GraphModule) -> Runs:
+    rows, inner, columns = sizes
+    x, bias = torch.full((rows, inner), 0.5), [torch.full((columns,), 0.5)] * (product.bias is not None)
+    weights = copies(torch.full((inner, columns) if product.tall else (columns, inner), 0.5), rows)
+    recipe, run = packing(weights[0], product.tall, tiler.width), tiler.compiled(module)
+    return [partial(lambda keep, weight: run(x, keep(weight), *bias), keeping(recipe, check), w) for w in weights]
 
 
 def _candidates(

@@ -26,6 +26,7 @@ from onegraph.compiler.kernels import size_symbols
 from onegraph.compiler.schedule.assemble import assemble
 from onegraph.compiler.schedule.group import Group, group_of, merged
 from onegraph.compiler.schedule.inline import rewritten
+from onegraph.compiler.schedule.tile_products import rows_of_product
 from onegraph.compiler.target import Machine
 from onegraph.ir.index import ONE, Index, Symbol, product
 from onegraph.ir.loop import EXPECTED, Buffer, Extern, Kernel, Program, Step, View, reads, symbols_in, writes
@@ -57,6 +58,7 @@ class Fuser:
         self.producer: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}
         self.bytes = {name: value_of(product(b.type.shape)) * b.type.dtype.size for name, b in self.table.items()}
+        self.products: set[int] = set()  # the steps that are to run in tiles
         self.versions: dict[int, int] = {}  # how many steps each group has
         self.before: dict[int, set[int]] = {}  # the steps that must come before each group
         self.last = list(range(len(program.steps)))  # the last step of each group
@@ -72,6 +74,8 @@ class Fuser:
             if group is not None:
                 self.groups[number] = group
                 self.versions[number] = 1
+                if isinstance(step, Kernel) and rows_of_product(step, self.table) is not None:
+                    self.products.add(number)
             before = self.before[number] = {n for name in reads(step) for n in writers.get(name, ())}
             for name in reads(step):
                 self.readers.setdefault(name, []).append(number)
@@ -126,6 +130,8 @@ class Fuser:
         a, b = self.groups[first], self.groups[second]
         if a.statements() + b.statements() > MAX_STATEMENTS or self.starves(a, b) or self.crowds(a, b):
             return None
+        if self.tears(a, b) or self.tears(b, a):
+            return None
         if self.reaches_around(first, second) or self.reaches_around(second, first):
             return None
         return merged(a, b)
@@ -149,6 +155,10 @@ class Fuser:
             return False
         shared = sum(self.bytes[name] for name in reads[0] & reads[1])
         return all(sum(self.bytes[name] for name in read) > max(CROWD * shared, MUCH_WORK) for read in reads)
+
+    def tears(self, a: Group, b: Group) -> bool:
+        """Whether `a` has a product, which would no longer run in tiles: only what is done to its elements joins it."""
+        return not self.products.isdisjoint(a.steps) and (b.has_reduction or len(a.outer) != len(b.outer))
 
     def reaches_around(self, start: int, end: int) -> bool:
         """Whether a path leads from `start` to `end` through another step: then they cannot run together."""

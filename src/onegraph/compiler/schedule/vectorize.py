@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from onegraph.base.context import Context
-from onegraph.compiler.kernels import is_ordered
+from onegraph.compiler.kernels import has_products, is_ordered
 from onegraph.compiler.schedule.cost import statement_cost
 from onegraph.compiler.target import Machine
 from onegraph.ir.index import ONE, Index, Symbol, product
@@ -88,7 +88,7 @@ def _candidates(kernel: Kernel, machine: Machine) -> list[Symbol]:
     small = sum(local.size * local.dtype.size for local in kernel.locals) * 2 * machine.lanes <= machine.stack
     found = list(kernel.axes) if small else []
     for statement in kernel.body:
-        if isinstance(statement, Loop) and not is_ordered(statement):
+        if isinstance(statement, Loop) and not is_ordered(statement) and not has_products(kernel):
             found += [axis for axis in statement.axes if axis not in found]
     return found
 
@@ -156,6 +156,8 @@ def _width(kernel: Kernel, axis: Symbol, machine: Machine) -> int:
     sizes = [s.dtype.size for s in statements(kernel.body) if isinstance(s, Let | Accumulate)]
     width = machine.lanes * (2 if cost >= HEAVY else 1)
     totals = sum(isinstance(s, Accumulate) for s in statements(kernel.body))
+    if has_products(kernel):
+        return _fitting(machine.tile_columns, axis)
     if axis in kernel.axes and totals and cost < LIGHT * totals:
         width = 8 * machine.lanes  # a reduction along columns: a wide strip of each row is read at a time
     elif totals > 2:
@@ -166,6 +168,11 @@ def _width(kernel: Kernel, axis: Symbol, machine: Machine) -> int:
         width = min(width, machine.lanes // 2)
         if any(s.dtype.size < 4 for s in statements(kernel.body) if isinstance(s, Let) and isinstance(s.value, Load)):
             width = machine.lanes // 4
+    return _fitting(width, axis)
+
+
+def _fitting(width: int, axis: Symbol) -> int:
+    """The width, or less if the axis is that short."""
     extent = axis.extent.constant if axis.extent is not None else None
     while extent is not None and width > 2 and width // 2 >= extent:
         width //= 2

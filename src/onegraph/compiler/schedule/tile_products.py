@@ -1,0 +1,194 @@
+"""Products of matrices run in tiles of rows and columns, whose totals stay in registers.
+
+    kernel k(i: 128, j: 768):                    kernel k(j: 768, i: 32):
+      for r: 768:                                  local totals: f32[4]
+        t0: f32 = load x[i, r]                     for r: 768:
+        t1: f32 = load w[r, j]                       t0: f32 = load x[4 * i, r]
+        t2: f32 = mul(t0, t1)                        t1: f32 = load w[r, j]
+        t3: f32 = sum over t2                        t2: f32 = dot over t0, t1
+      t4: f32 = load b[j]                            t3: f32 = load x[4 * i + 1, r]
+      t5: f32 = add(t3, t4)                          t4: f32 = dot over t3, t1
+      store y[i, j] = t5                             ...
+                                                   store totals[0] = t2
+                                                   ...
+                                                   for row: 4:
+                                                     t10: f32 = load totals[row]
+                                                     ...
+                                                     store y[4 * i + row, j] = t12
+
+Several rows are written out inside of the reduction, so that a vector of the second factor is loaded once for all of
+them; columns are vectors of several registers each (`vectorize`). Neighbouring tiles share the second factor. What
+follows the reduction is done row by row, while the totals are near. Rows are dealt out evenly, in tiles of two heights
+at most. Source: K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from onegraph.base.context import Context
+from onegraph.compiler.body import Body
+from onegraph.compiler.kernels import place_indices, stored_by
+from onegraph.compiler.schedule.splice import Splicer, plain_load
+from onegraph.compiler.target import Machine
+from onegraph.ir.index import ONE, ZERO, Index, Symbol
+from onegraph.ir.loop import (
+    Accumulate,
+    Apply,
+    Block,
+    Buffer,
+    Check,
+    Coordinates,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Operand,
+    Program,
+    Statement,
+    Step,
+    Store,
+    loads,
+    stores,
+)
+from onegraph.ir.types import F32
+
+
+def tile_products(program: Program, cx: Context, machine: Machine) -> Program:
+    """Write out tiles of the rows of products."""
+    table = program.table()
+    steps = (part for step in program.steps for part in _parts(step, table, machine))
+    return replace(program, steps=tuple(steps))
+
+
+def _parts(step: Step, table: dict[str, Buffer], machine: Machine) -> Iterator[Step]:
+    """The kernels of a step: two for a product whose rows are no multiple of a tile's."""
+    rows = rows_of_product(step, table) if isinstance(step, Kernel) else None
+    if rows is None:
+        yield step
+        return
+    assert isinstance(step, Kernel)
+    first = ZERO
+    for height, count in _heights(rows.extent or ONE, machine.tile_rows):
+        yield _tiles(step, rows, first, height, count)
+        first = first + count * height
+
+
+def _heights(rows: Index, most: int) -> Iterator[tuple[int, Index]]:
+    """Heights of tiles, and how many of each: one if it can be, which is not much less than the highest.
+
+    Where the number of rows is not known, what is left is done one by one.
+    """
+    if rows.constant is None:
+        yield most, rows // most
+        yield 1, rows % most
+        return
+    whole = next((height for height in range(most, most // 2, -1) if rows.constant % height == 0), None)
+    if whole is not None:
+        yield whole, rows // whole
+        return
+    blocks = -(-rows.constant // most)
+    low, higher = divmod(rows.constant, blocks)
+    for height, count in ((low + 1, higher), (low, blocks - higher)):
+        if count:
+            yield height, Index.of(count)
+
+
+def _tiles(kernel: Kernel, rows: Symbol, first: Index, height: int, count: Index) -> Kernel:
+    """So many tiles of one height, from the first row on."""
+    block, row = Symbol(rows.name, count), Symbol(f"{rows.name}t", Index.of(height))
+    totals = Local(f"{kernel.name}_totals", F32, height)
+    axes = (*(other for other in kernel.axes if other != rows), block)
+    body = Body(axes, volatile=(totals.name, *stored_by(kernel)))
+    begin = Index.of(block) * height + first
+    copies = [Splicer(body, plain_load(body), {rows: begin + position}) for position in range(height)]
+    ((loop, total),) = [(s, a) for s in kernel.body if isinstance(s, Loop) for a in s.body if isinstance(a, Accumulate)]
+    before = kernel.body[: kernel.body.index(loop)]
+    for copy in copies:
+        copy.block(tuple(statement for statement in before if isinstance(statement, Let)))
+    body.enter(loop.axes)
+    for copy in copies:
+        copy.block(_contracted(loop.body))
+    body.leave()
+    for position, copy in enumerate(copies):
+        body.store(totals.name, Coordinates((Index.of(position),)), copy.names[total.name])
+    body.enter((row,))
+    rest = Splicer(body, plain_load(body), {rows: begin + Index.of(row)})
+    rest.names[total.name] = body.load(F32, totals.name, Coordinates((Index.of(row),)))
+    for statement in kernel.body:
+        match statement:
+            case Let() | Check():
+                rest.statement(statement)
+            case Store(buffer, place, value):
+                body.store(buffer, Coordinates(tuple(map(rest.index, place_indices(place)))), rest.operand(value))
+    body.leave()
+    name = kernel.name if first == ZERO else f"{kernel.name}_rest"
+    return replace(kernel, name=name, axes=axes, body=body.block(), locals=(totals,))
+
+
+def _contracted(block: Block) -> Block:
+    """The sum of a product becomes a product that is added without a rounding between; it leaves dead code."""
+    lets = {statement.name: statement for statement in block if isinstance(statement, Let)}
+    made: list[Statement] = []
+    for statement in block:
+        match statement:
+            case Accumulate(name, dtype, _, (str() as value,)):
+                made.append(Accumulate(name, dtype, "dot", _factors(lets[value])))
+            case _:
+                made.append(statement)
+    return tuple(made)
+
+
+def _factors(let: Let) -> tuple[Operand, ...]:
+    """What is multiplied; nothing if the value is no product."""
+    match let.value:
+        case Apply("mul", args):
+            return args
+    return ()
+
+
+def rows_of_product(kernel: Kernel, table: dict[str, Buffer]) -> Symbol | None:
+    """The axis of a product's rows; None for what is no product whose columns lie side by side."""
+    found = [statement for statement in kernel.body if isinstance(statement, Loop)]
+    if len(found) != 1 or kernel.locals or any(store.atomic for store in stores(kernel.body)):
+        return None
+    (loop,) = found
+    if len(loop.axes) != 1 or not all(isinstance(statement, Let | Accumulate) for statement in loop.body):
+        return None
+    totals = [statement for statement in loop.body if isinstance(statement, Accumulate)]
+    if len(totals) != 1 or totals[0].op != "sum" or totals[0].dtype is not F32:
+        return None
+    if not _adds_products(loop.body, totals[0]):
+        return None
+    factors = list(loads(loop.body))
+    for axis in kernel.axes:
+        if axis.extent is None or axis.extent == ONE:
+            continue
+        shared = [load for load in factors if axis not in _symbols(load)]
+        others = {other for other in kernel.axes if other != axis}
+        if len(shared) == 1 and others <= _symbols(shared[0]) and _is_along(shared[0], others, loop.axes[0], table):
+            return axis
+    return None
+
+
+def _adds_products(body: Block, total: Accumulate) -> bool:
+    """Whether what is added up is a product."""
+    (value,) = total.args
+    return any(isinstance(let, Let) and let.name == value and _factors(let) for let in body)
+
+
+def _symbols(load: Load) -> set[Symbol]:
+    return {symbol for index in place_indices(load.place) for symbol in index.symbols}
+
+
+def _is_along(load: Load, columns: set[Symbol], inner: Symbol, table: dict[str, Buffer]) -> bool:
+    """Whether neighbours in memory are neighbours among the columns."""
+    place = load.place
+    if load.buffer not in table or not isinstance(place, Coordinates) or load.condition is not None:
+        return False
+    strides = table[load.buffer].type.strides
+    along = [index for index, stride in zip(place.indices, strides, strict=True) if stride == ONE]
+    near = {symbol for index in along for symbol in index.symbols}
+    return bool(near & columns) and inner not in near
