@@ -141,9 +141,15 @@ def test_numbers_that_are_none_stay_in_their_rows() -> None:
     onegraph.reset()
 
 
-@pytest.mark.parametrize("columns", [WIDTH - 1, WIDTH + 16])
-def test_columns_that_fill_no_panel_are_left_to_a_library(columns: int) -> None:
-    assert "dot over" not in fused(nn.Linear(48, columns), torch.randn(20, 48))
+@pytest.mark.parametrize("columns", [8 * WIDTH + 1, 9 * WIDTH - 1, 9 * WIDTH + 16])
+def test_columns_that_do_not_fill_the_last_panel(columns: int) -> None:
+    text = fused(Around(48, columns, same, F.gelu), torch.randn(13, 48))
+    assert text.count("kernel k") == 4 and "dot over" in text
+    fused(Around(48, columns, same, lambda y: y[:, 1:-1].softmax(1)), torch.randn(12, 48))
+
+
+def test_columns_that_fill_less_than_a_panel_are_left_to_a_library() -> None:
+    assert "dot over" not in fused(nn.Linear(48, WIDTH - 1), torch.randn(20, 48))
 
 
 def test_products_that_the_program_writes_as_sums() -> None:

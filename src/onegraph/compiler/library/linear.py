@@ -91,7 +91,7 @@ def _rewritten(graph: Graph, product: Product, choice: str, width: int) -> Node:
             value = product.weight.meta["val"]
             panels = graph.call_function(packing(value, product.tall, width), (product.weight,))
             panels.meta["val"] = in_panels(value, product.tall, width)
-            return as_tiles(graph, product.x, panels, product.bias)
+            return as_tiles(graph, product.x, panels, product.bias, product.sizes[2])
     return _as_call(graph, product, choice)
 
 
@@ -149,7 +149,6 @@ def _choice(product: Product, config: Config, tiler: Tiler) -> str:
     ways = ["aten", "onednn", *["packed"] * _may_pack(product.constant, check, timed[0])]
     ours: dict[str, Callable[[], Runs]] = {}
     if may_tile:
-        timed = (*timed[:2], timed[2] // tiler.width * tiler.width)
         module = tiler.graph(product.x.meta["val"].fake_mode, timed, product.bias is not None)
         what += f" panels of {tiler.width}"
         ours["tiles"] = partial(_tiled, product, timed, check, tiler, module)
@@ -177,9 +176,10 @@ def _may_pack(constant: bool, check: Check, rows: int) -> bool:
 
 
 def _may_tile(product: Product, check: Check, width: int) -> bool:
-    """Whether tiles of ours can be as fast: of packed panels without a rest, in the type that they are added in."""
+    """Whether tiles of ours can be as fast: of packed panels that are full, or many, in the type that is added."""
     rows, _, columns = product.sizes
-    return product.dtype is torch.float32 and columns % width == 0 and _may_pack(product.constant, check, rows)
+    full = columns % width == 0 or columns > 8 * width
+    return product.dtype is torch.float32 and full and _may_pack(product.constant, check, rows)
 
 
 def _tiled(product: Product, sizes: tuple[int, int, int], check: Check, tiler: Tiler, module: GraphModule) -> Runs:

@@ -23,22 +23,29 @@ aten = torch.ops.aten
 
 
 def in_panels(weight: Tensor, tall: bool, width: int) -> Tensor:
-    """The columns of the result in panels of `width`: for each panel, what is summed over by columns."""
-    if tall:
-        return weight.reshape(weight.shape[0], -1, width).transpose(0, 1).contiguous()
-    return weight.reshape(-1, width, weight.shape[1]).transpose(1, 2).contiguous()
+    """The columns of the result in panels of `width`, the last one filled up with zeros: for each panel, what is summed
+    over by columns."""
+    columns = weight if tall else weight.t()
+    inner, count = columns.shape
+    panels = columns.new_empty(-(-count // width), inner, width)
+    whole = count // width
+    panels[:whole].copy_(columns[:, : whole * width].unflatten(1, (whole, width)).transpose(0, 1))
+    if count % width:
+        panels[whole].zero_()[:, : count % width] = columns[:, whole * width :]
+    return panels
 
 
 def packing(weight: Tensor, tall: bool, width: int) -> Recipe:
     return Recipe(in_panels, (tall, width), (weight.element_size(),))
 
 
-def as_tiles(graph: Graph, x: Node, panels: Node, bias: Node | None) -> Node:
+def as_tiles(graph: Graph, x: Node, panels: Node, bias: Node | None, columns: int) -> Node:
     """The product with the weight in the panels, in float32. To be called in the fakes' own mode."""
     count, inner, width = panels.meta["val"].shape
     rows = call(graph, aten.permute.default, panels, [1, 0, 2])
     seen = graph.call_function(aten.view.default, (rows, [inner, count * width]))
     seen.meta["val"] = torch.empty(inner, count * width)  # loops load by coordinates: how it lies is not seen
+    seen = call(graph, aten.slice.Tensor, seen, 1, 0, columns)
     factors = call(graph, aten.unsqueeze.default, x, 2), call(graph, aten.unsqueeze.default, seen, 0)
     total = call(graph, aten.sum.dim_IntList, call(graph, aten.mul.Tensor, *factors), [1])
     return total if bias is None else call(graph, aten.add.Tensor, total, bias)
@@ -60,11 +67,11 @@ class Tiler:
         if key not in self._graphs:
             rows, inner, columns = sizes
             graph = Graph()
-            shapes = [(rows, inner), (columns // self.width, inner, self.width), *[(columns,)] * biased]
+            shapes = [(rows, inner), (-(-columns // self.width), inner, self.width), *[(columns,)] * biased]
             given = [graph.placeholder(f"x{number}") for number in range(len(shapes))]
             with mode:
                 for node, shape in zip(given, shapes, strict=True):
                     node.meta["val"] = torch.empty(shape)
-                graph.output((as_tiles(graph, given[0], given[1], given[2] if biased else None),))
+                graph.output((as_tiles(graph, given[0], given[1], given[2] if biased else None, columns),))
             self._graphs[key] = LazyGraphModule(torch.nn.Module(), graph)
         return self._graphs[key]

@@ -29,16 +29,15 @@ from dataclasses import replace
 
 from onegraph.base.context import Context
 from onegraph.compiler.body import Body
-from onegraph.compiler.kernels import place_indices, stored_by
+from onegraph.compiler.kernels import indices, place_indices, stored_by
 from onegraph.compiler.schedule.splice import Splicer, plain_load
 from onegraph.compiler.target import Machine
-from onegraph.ir.index import ONE, ZERO, Index, Symbol
+from onegraph.ir.index import ONE, ZERO, Call, Index, Symbol
 from onegraph.ir.loop import (
     Accumulate,
     Apply,
     Block,
     Buffer,
-    Check,
     Coordinates,
     Kernel,
     Let,
@@ -64,7 +63,7 @@ def tile_products(program: Program, cx: Context, machine: Machine) -> Program:
 
 
 def _parts(step: Step, table: dict[str, Buffer], machine: Machine) -> Iterator[Step]:
-    """The kernels of a step: two for a product whose rows are no multiple of a tile's."""
+    """The kernels of a step: several for a product whose rows do not fill tiles, or whose columns no panels."""
     rows = rows_of_product(step, table) if isinstance(step, Kernel) else None
     if rows is None:
         yield step
@@ -72,8 +71,52 @@ def _parts(step: Step, table: dict[str, Buffer], machine: Machine) -> Iterator[S
     assert isinstance(step, Kernel)
     first = ZERO
     for height, count in _heights(rows.extent or ONE, machine.tile_rows):
-        yield _tiles(step, rows, first, height, count)
+        for part in _of_whole_panels(step):
+            tiles = _tiles(part, rows, first, height, count)
+            yield tiles if first == ZERO else replace(tiles, name=f"{tiles.name}_rest")
         first = first + count * height
+
+
+def _of_whole_panels(kernel: Kernel) -> Iterator[Kernel]:
+    """The kernel; two where the last panel is not full: that one has a kernel of its own."""
+    for axis in kernel.axes:
+        extent = axis.extent.constant if axis.extent is not None else None
+        width = next((width for width in _widths(kernel, axis) if extent is not None and extent % width), None)
+        if extent is not None and width is not None:
+            whole = extent // width * width
+            if whole:
+                yield _moved(kernel, axis, Symbol(axis.name, Index.of(whole)), ZERO)
+            last = _moved(kernel, axis, Symbol(axis.name, Index.of(extent - whole)), Index.of(whole))
+            yield replace(last, name=f"{kernel.name}_last")
+            return
+    yield kernel
+
+
+def _widths(kernel: Kernel, axis: Symbol) -> Iterator[int]:
+    """The constants by which an index divides the axis."""
+    for index in indices(kernel.body):
+        for atom in (atom for monomial, _ in index.terms for atom in monomial):
+            if isinstance(atom, Call) and atom.op == "//" and atom.a == Index.of(axis) and atom.b.constant is not None:
+                yield atom.b.constant
+
+
+def _moved(kernel: Kernel, axis: Symbol, new: Symbol, begin: Index) -> Kernel:
+    """The part of the kernel with an axis from here on, which is `new`."""
+    axes = tuple(new if other == axis else other for other in kernel.axes)
+    body = Body(axes, volatile=stored_by(kernel))
+    _Copy(body, plain_load(body), {axis: begin + Index.of(new)}).block(kernel.body)
+    return replace(kernel, axes=axes, body=body.block())
+
+
+class _Copy(Splicer):
+    """Copies stores, too."""
+
+    def statement(self, statement: Statement) -> None:
+        if isinstance(statement, Store):
+            place = Coordinates(self.coordinates(statement.place))
+            self.body.store(statement.buffer, place, self.operand(statement.value), statement.atomic)
+        else:
+            super().statement(statement)
 
 
 def _heights(rows: Index, most: int) -> Iterator[tuple[int, Index]]:
@@ -115,17 +158,11 @@ def _tiles(kernel: Kernel, rows: Symbol, first: Index, height: int, count: Index
     for position, copy in enumerate(copies):
         body.store(totals.name, Coordinates((Index.of(position),)), copy.names[total.name])
     body.enter((row,))
-    rest = Splicer(body, plain_load(body), {rows: begin + Index.of(row)})
+    rest = _Copy(body, plain_load(body), {rows: begin + Index.of(row)})
     rest.names[total.name] = body.load(F32, totals.name, Coordinates((Index.of(row),)))
-    for statement in kernel.body:
-        match statement:
-            case Let() | Check():
-                rest.statement(statement)
-            case Store(buffer, place, value):
-                body.store(buffer, Coordinates(tuple(map(rest.index, place_indices(place)))), rest.operand(value))
+    rest.block(tuple(statement for statement in kernel.body if statement is not loop))
     body.leave()
-    name = kernel.name if first == ZERO else f"{kernel.name}_rest"
-    return replace(kernel, name=name, axes=axes, body=body.block(), locals=(totals,))
+    return replace(kernel, axes=axes, body=body.block(), locals=(totals,))
 
 
 def _contracted(block: Block) -> Block:
