@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from onegraph.base.config import Config
+from onegraph.base.constants import inf
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.library.facts import fills_memory, is_ordinary, is_static, multiplied_in, present_shape
 from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
@@ -39,6 +40,7 @@ mkldnn = torch.ops.mkldnn
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LITTLE = 2.5e5  # multiplications, below which the call itself costs more than what it does
 SIDE = 1024  # so much of a long side is timed: the rest takes as long
+AROUND = 1.1  # how much longer tiles may take alone: what is computed of the result costs nothing in them
 LONG = 64  # what is summed over, so that vectors fill
 EPILOGUE: tuple[str, list[Any], str] = ("none", [], "")  # nothing is done to the result
 
@@ -157,7 +159,9 @@ def _choice(product: Product, config: Config, tiler: Tiler) -> str:
         made = {name: make() for name, make in ours.items()}
         return {**_candidates(timed, product.dtype, *setting), **made}
 
-    return fastest(times(what, [*ways, *ours], candidates, config))
+    found = times(what, [*ways, *ours], candidates, config)
+    best = fastest(found)
+    return "tiles" if found.get("tiles", inf) <= AROUND * found[best] else best
 
 
 def _is_laid_in_rows(product: Product) -> bool:
