@@ -141,7 +141,7 @@ def test_numbers_that_are_none_stay_in_their_rows() -> None:
     onegraph.reset()
 
 
-@pytest.mark.parametrize("columns", [8 * WIDTH + 1, 9 * WIDTH - 1, 9 * WIDTH + 16])
+@pytest.mark.parametrize("columns", [8 * WIDTH + 1, 9 * WIDTH - 1, 9 * WIDTH + WIDTH // 2])
 def test_columns_that_do_not_fill_the_last_panel(columns: int) -> None:
     text = fused(Around(48, columns, same, F.gelu), torch.randn(13, 48))
     assert text.count("kernel k") == 4 and "dot over" in text
