@@ -23,7 +23,7 @@ from onegraph.ir.loop import (
     statements,
     stores,
 )
-from onegraph.ir.scalar import SCALAR_OPS
+from onegraph.ir.scalar import REDUCTIONS, SCALAR_OPS
 from onegraph.ir.types import DType
 
 LONGEST = 5  # operations in a name
@@ -52,18 +52,20 @@ def kernel_flops(kernel: Kernel) -> int:
 
 
 def _block_flops(block: Block) -> Index:
-    total = Index.of(sum(map(_is_arithmetic, block)))
+    total = Index.of(sum(map(_flops, block)))
     for statement in block:
         if isinstance(statement, Loop):
             total = total + _block_flops(statement.body) * product([_extent(axis) for axis in statement.axes])
     return total
 
 
-def _is_arithmetic(statement: Statement) -> bool:
+def _flops(statement: Statement) -> int:
     match statement:
         case Let(value=Apply(op)):
             return SCALAR_OPS[op].rule == "same"
-    return isinstance(statement, Accumulate)
+        case Accumulate(op=op):
+            return 1 + REDUCTIONS[op].products
+    return 0
 
 
 def kernel_bytes(kernel: Kernel, dtypes: Mapping[str, DType]) -> int:
@@ -110,6 +112,8 @@ def library_flops(step: Extern, table: Mapping[str, Buffer]) -> int:
         return 0
     if name in _PRODUCTS:
         return (product(made[0]) * given[_PRODUCTS[name]][-1] * 2).constant or 0
+    if name.startswith("_scaled_dot_product") and len(given) > 2 and len(given[0]) == 4:
+        return (product(given[0][:3]) * given[1][2] * (given[0][3] + given[2][3]) * 2).constant or 0
     if name in _CONVOLUTIONS:
         return (product(made[0]) * product(given[1][1:]) * 2).constant or 0
     return 0

@@ -28,6 +28,7 @@ from onegraph.tools.minify import minify
 from onegraph.tools.pages import page, page_of_break, titles
 from onegraph.tools.profile import profiling
 from onegraph.tools.record import recording
+from onegraph.tools.roofline import roofline
 from onegraph.tools.stages import STAGES, check_stages, sections, show, source_section
 from onegraph.tools.target import load
 from onegraph.tools.verification.report import Verification
@@ -72,11 +73,14 @@ def _parser() -> argparse.ArgumentParser:
     profile = commands.add_parser("profile", help="where the time of a first call goes, the slowest stage first")
     profile.add_argument("--cold", action="store_true", help="nothing is taken from the cache on disk, nor kept there")
     profile.set_defaults(run=_profile)
+    roof = commands.add_parser("roofline", help="the time of each kernel, against what the machine could do")
+    roof.add_argument("--calls", type=int, default=20, help="how many calls are measured (default: 20)")
+    roof.set_defaults(run=_roofline)
     small = commands.add_parser("minify", help="a small program that fails as a call does, or differs from eager mode")
     small.add_argument("--backend", help="the backend that fails (default: that of the settings)")
     small.add_argument("-o", dest="file", help="where the program is written (default: in a new folder)")
     small.set_defaults(run=_minify)
-    for command in (dump, why, same, small, profile):
+    for command in (dump, why, same, small, profile, roof):
         command.add_argument("target", help="file.py::function")
         command.add_argument(
             "--inputs", help="arguments, as an expression seen from inside the file (default: FUNCTION_inputs)"
@@ -135,6 +139,11 @@ def _profile(args: argparse.Namespace) -> str:
     with profiling(EVENTS) as profile:
         compiled(*target.args)
     return str(profile)
+
+
+def _roofline(args: argparse.Namespace) -> str:
+    target = load(args.target, args.inputs)
+    return str(roofline(target.function, target.args, args.calls))
 
 
 def _minify(args: argparse.Namespace) -> str:
