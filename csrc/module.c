@@ -134,6 +134,7 @@ static PyMethodDef module_functions[] = {
     {"can_watch", module_can_watch, METH_NOARGS, NULL},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS, NULL},
     {"resume", resume_call, METH_O, NULL},
+    {"on_failure", on_failure, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

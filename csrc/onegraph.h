@@ -214,6 +214,7 @@ PyObject *cached_result(PyObject *module, PyObject *const *args, Py_ssize_t coun
 extern PyTypeObject Region_Type;
 extern PyTypeObject Disabled_Type;
 extern PyTypeObject TraceHook_Type;
+PyObject *on_failure(PyObject *module, PyObject *listener);
 
 /* ---- compiled graphs (graph.c) ---- */
 extern PyTypeObject Graph_Type;

@@ -28,6 +28,37 @@ static PyObject *region_range(PyObject *self)
     return range;
 }
 
+/* What is told of the errors that leave compiled code; NULL: nobody. */
+static PyObject *failure_listener;
+
+PyObject *on_failure(PyObject *Py_UNUSED(module), PyObject *listener)
+{
+    Py_XSETREF(failure_listener, listener == Py_None ? NULL : Py_NewRef(listener));
+    Py_RETURN_NONE;
+}
+
+/* What the listener itself raises is raised in the place of the error: an interrupt. */
+static void tell_failure(void)
+{
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    PyErr_NormalizeException(&kind, &error, &trace);
+    if (trace != NULL) {
+        PyException_SetTraceback(error, trace);
+    }
+    PyObject *listener = Py_NewRef(failure_listener);
+    PyObject *answer = PyObject_CallOneArg(listener, error);
+    Py_DECREF(listener);
+    if (answer == NULL) {
+        Py_XDECREF(kind);
+        Py_XDECREF(error);
+        Py_XDECREF(trace);
+        return;
+    }
+    Py_DECREF(answer);
+    PyErr_Restore(kind, error, trace);
+}
+
 static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     WrapperObject *region = (WrapperObject *)self;
@@ -48,6 +79,10 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
     memcpy(state->settings, outer.settings, sizeof(outer.settings));
     hook_leave(place);
     range_end(range);
+    if (result == NULL && failure_listener != NULL && outer.context == NULL && outer.tracer == NULL &&
+        PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+        tell_failure();
+    }
     return result;
 }
 

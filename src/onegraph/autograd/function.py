@@ -39,6 +39,7 @@ from onegraph.autograd.spec import (
 )
 from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import EntryRefused
+from onegraph.base.late import late_module
 from onegraph.base.work import work
 from onegraph.torchlib.around import has_dispatch_modes, has_forward_level
 from onegraph.torchlib.custom_function import CustomFunction
@@ -56,7 +57,9 @@ from onegraph.torchlib.primals import (
 from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under
 
 if TYPE_CHECKING:
-    pass
+    from onegraph.torchlib.rank_states import is_failure
+else:
+    is_failure = late_module("onegraph.torchlib.rank_states").is_failure
 
 Pattern = tuple[bool, ...]
 
@@ -296,7 +299,7 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
     except Unfit as why:
         message, reason, half = "", str(why), why.half
     except Exception as error:
-        if ctx.call.inputs is None:  # they were let go of
+        if ctx.call.inputs is None or is_failure(error):  # they were let go of; others would not communicate again
             raise
         message, reason, half, failure = "", f"{type(error).__name__}: {error}", ctx.node.half, error
     if message:
@@ -369,6 +372,8 @@ def first_gradients(
         of_inputs = node.reached if node.half.cut is None else ()
         fits = all(found[n] is None or found[n].shape == inputs[n].shape for n in of_inputs)
     except Exception as error:
+        if is_failure(error):
+            raise
         raise EntryRefused(f"{type(error).__name__}: {error}") from error
     if not fits:
         raise EntryRefused("the gradients have other sizes than what they are of")

@@ -272,7 +272,8 @@ class Region:
         cx.emit(ev.BytecodeDecoded(frame, lambda: str(decode(code))))
         began, failure = thread_time(), ""
         try:
-            result = self._translated(start, cx, versions)
+            with ranks.compiling(frame):
+                result = self._translated(start, cx, versions)
             if isinstance(result, Skipped):
                 cx.emit(ev.FrameSkipped(frame, result.reason))
         except Exception as error:

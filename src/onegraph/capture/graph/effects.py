@@ -12,6 +12,7 @@ from onegraph.capture.graph.fallback import Fallback
 from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.capture.symbolic.generator_states import SavedStates
 from onegraph.torchlib import private
+from onegraph.torchlib.collectives import NAMESPACES
 from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.data_sizes import is_expected
 from onegraph.torchlib.hooked import gradients_given
@@ -61,9 +62,22 @@ def fallback_of(
         opening=opening,
         settings=tuple(settings),
         outputs=outputs,
+        collectives=tuple(place_of(node) for node in nodes if is_collective(node)),
         unexpected=unexpected,
         generators=generators,
     )
+
+
+def is_collective(node: torch.fx.Node) -> bool:
+    """Whether the node communicates. (What waits for it belongs to it.)"""
+    namespace, _, name = str(node.target).partition(".")
+    return namespace in NAMESPACES and not name.startswith("wait_tensor")
+
+
+def place_of(node: torch.fx.Node) -> tuple[str, int, str, str]:
+    """The line of the program that a node is of: file, line, function and text."""
+    at = node.meta.get("location")
+    return ("", 0, "", "") if at is None else (at.filename, at.line, at.function, at.source_line())
 
 
 def is_marking(node: torch.fx.Node) -> bool:

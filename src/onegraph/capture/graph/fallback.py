@@ -16,12 +16,17 @@ from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import UNEXPECTED, BackendError, EntryRefused
 from onegraph.base.events import GraphFailed
+from onegraph.base.late import late_module
+from onegraph.torchlib import ranks
 from onegraph.torchlib.private import DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.settings import Setting
 from onegraph.torchlib.state import GlobalState, saves_through_hooks
 
 if TYPE_CHECKING:
     from onegraph.capture.symbolic.generator_states import SavedStates
+    from onegraph.torchlib.rank_states import note_place
+else:
+    note_place = late_module("onegraph.torchlib.rank_states").note_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,8 @@ class Fallback:
     """What can be done about a failed call of a graph.
 
     `written` are the inputs that the graph writes to, by position; `repeatable` says that all of its effects are known.
-    `grad_enabled` and `grad_after` say whether gradients are recorded where it begins and where it ends.
+    `grad_enabled` and `grad_after` say whether gradients are recorded where it begins and where it ends. `collectives`
+    are the lines of the program that communicate, in their order: file, line, function and text.
     """
 
     cx: Context
@@ -51,6 +57,7 @@ class Fallback:
     opening: bool
     settings: tuple[Setting, ...]
     outputs: int
+    collectives: tuple[tuple[str, int, str, str], ...]
     unexpected: Callable[[], object]
     generators: SavedStates
 
@@ -95,6 +102,8 @@ class Fallback:
             torch.default_generator.set_state(before.random)
         if resolved:
             self.generators.put_back()
+        elif ranks.rank() is not None:
+            note_place(error, self.cx.frame, self.collectives)
         self.cx.emit(GraphFailed(self.cx.frame, f"{type(error).__name__}: {error}", resolved))
         return resolved
 

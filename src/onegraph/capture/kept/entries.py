@@ -50,7 +50,9 @@ FORMAT_NAME = "onegraph"  # whose hash tells processes apart in which sets have 
 NO_BACKWARDS = Backwards((), frozenset())
 #: Of a fallback, what is the same in each process.
 TOLD = (type(None), ev.GraphBroken)
-PARTS = ("grad_enabled", "grad_after", "repeatable", "written", "random", "opening", "settings", "outputs")
+PARTS = (
+    "grad_enabled", "grad_after", "repeatable", "written", "random", "opening", "settings", "outputs", "collectives",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import torch
 
 from onegraph import _C
 from onegraph.base.late import late_module
+from onegraph.compiler.runtime.collectives import Collectives
 from onegraph.compiler.runtime.executor import NO_RECIPES, Executor, find_operator
 from onegraph.ir.loop import Named
 from onegraph.ir.plan import (
@@ -117,6 +118,7 @@ class Translation:
         self.tensors = tensor_slots(plan.steps)
         self.private = private_slots(plan) if plan.sanitize else frozenset[int]()
         self.most_pointers = self.most_numbers = self.most_arguments = 0
+        self.collectives = Collectives(plan)
         self.measured = count(1)  # launches and calls; the number 0 is the whole graph's
 
     def slot(self, number: int) -> int:
@@ -217,6 +219,7 @@ class Translation:
 
     def external(self, step: ExternCall) -> list[int]:
         operator = self.recipes.get(step.operator) or _BOUND.get(step.operator) or find_operator(step.operator)
+        operator = self.collectives.known(step, operator)
         names = tuple(name for name, _ in step.kwargs) or None
         args = self.places((*step.args, *(value for _, value in step.kwargs)))
         given = len(step.args) + len(step.kwargs)
