@@ -2,18 +2,22 @@
 
     python -m tests.distributed.faults --count 50 --seed 1
 
-The other rank must come to an end: with an error within the time-out of the group, or with eager's parameters where the
-fault is none. What is kept on disk stays good for all that comes later.
+The other rank must come to an end: with eager's parameters where the fault is none, or within the time-out of the
+group with an error which, where nobody catches it, is shown with the rank and what has become of it. What is kept on
+disk stays good for all that comes later.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import pickle
 import random
 import select
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -34,8 +38,19 @@ from onegraph.base.dataclass import dataclass
 KINDS = ("dies", "is killed", "raises", "stops", "compiles alone", "dies while it compiles")
 TIME_OUT = 4.0  # seconds, of the group
 LIMIT = 60.0  # seconds, of a turn: the machine may be busy
+MORE = 10.0  # seconds, beyond the time-out: for what is compiled in the same step
 STEPS = 4
 WIDTHS = (8, 16, 24)
+
+
+#: What the other rank is told of the one with a fault.
+TOLD = {
+    "dies": "is gone: it was killed, or has crashed",
+    "is killed": "is gone: it was killed, or has crashed",
+    "raises": "has raised ZeroDivisionError: of the program, at ",
+    "stops": "has not failed: it is elsewhere in the program, or hangs",
+    "dies while it compiles": "is gone: it was killed, or has crashed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,15 @@ class Fault:
     forward: bool
     within: bool  #: whether the compiled module is in the DistributedDataParallel, or around it
     width: int  #: of the layers: other ones are other entries on disk
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The error that a rank has ended with: its kind, after which time in a step, and what is shown of it."""
+
+    kind: str
+    seconds: float
+    shown: str
 
 
 def drawn(chance: random.Random) -> Fault:
@@ -78,9 +102,13 @@ def trained(fault: Fault | None, width: int, within: bool, compiled: Any) -> lis
     model = model_of(width)
     ddp = DistributedDataParallel(compiled(model) if within else model, bucket_cap_mb=0.001)
     run = ddp if within else compiled(ddp)
+    if fault is not None and mine and fault.kind == "dies while it compiles":
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(3))
+        signal.setitimer(signal.ITIMER_REAL, random.Random(f"{fault}").uniform(0.01, 0.6))
     optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
     torch.manual_seed(rank)
     for step in range(STEPS):
+        STARTED[:] = [time.monotonic()]
         now = fault is not None and mine and step == fault.step
         rows = 5 if now and fault is not None and fault.kind == "compiles alone" else 4
         optimizer.zero_grad()
@@ -94,15 +122,25 @@ def trained(fault: Fault | None, width: int, within: bool, compiled: Any) -> lis
     return [parameter.detach().clone() for parameter in model.parameters()]
 
 
+#: When the last step began.
+STARTED = [0.0]
+
+
+def failure(error: Exception) -> Failure:
+    """Where nobody catches an error, Python calls this."""
+    shown, seconds = io.StringIO(), time.monotonic() - STARTED[0]
+    with contextlib.redirect_stderr(shown):
+        sys.excepthook(type(error), error, error.__traceback__)
+    return Failure(type(error).__name__, seconds, shown.getvalue())
+
+
 def child(fault: Fault, rank: int, store: str, folder: Path) -> Any:
-    """How a rank ends: the largest difference to eager's parameters, or the error that it has raised."""
+    """How a rank ends: the largest difference to eager's parameters, or a failure."""
+    STARTED[:] = [time.monotonic()]
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo", store=dist.FileStore(store, 2), rank=rank, world_size=2, timeout=timedelta(seconds=TIME_OUT)
     )
-    if fault.kind == "dies while it compiles" and rank == fault.rank:
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(3))
-        signal.setitimer(signal.ITIMER_REAL, random.Random(f"{fault}").uniform(0.01, 0.6))
     try:
         with onegraph.config.patch(verify=False, cache_dir=folder):
             found = trained(fault, fault.width, fault.within, onegraph.compile)
@@ -111,7 +149,7 @@ def child(fault: Fault, rank: int, store: str, folder: Path) -> Any:
         wanted = trained(fault, fault.width, fault.within, lambda target: target)
         return max(float((a - b).abs().max()) for a, b in zip(found, wanted, strict=True))
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return failure(error)
 
 
 def turn(fault: Fault, folder: Path) -> list[Any]:
@@ -156,9 +194,12 @@ def check(fault: Fault, folder: Path) -> str:
     if outcome == 0.0:  # it was done before the other one was seen to be gone
         assert fault.kind == "dies while it compiles", (fault, outcome)
         return "goes on"
-    assert isinstance(outcome, str) and outcome.startswith(("RuntimeError", "DistBackendError", "DistNetworkError")), (
-        fault, outcome,
-    )  # fmt: skip
+    assert isinstance(outcome, Failure), (fault, outcome)
+    assert outcome.kind in ("RuntimeError", "DistBackendError", "DistNetworkError"), (fault, outcome)
+    assert outcome.seconds < TIME_OUT + MORE, (fault, outcome)
+    assert f"this is rank {1 - fault.rank} of 2, " in outcome.shown, (fault, outcome)
+    (line,) = [line for line in outcome.shown.splitlines() if f" rank {fault.rank} " in line]
+    assert TOLD[fault.kind] in line, (fault, outcome)
     return "raises"
 
 

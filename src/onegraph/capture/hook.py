@@ -245,7 +245,7 @@ class Region:
         cx, forget = self.cx.for_frame(Location.of_code(start.code)), partial(self._forget, start.code, versions)
         flushing = _C.flush_denormals(False)
         try:
-            with timed(cx, "translate"), saving_plainly():
+            with timed(cx, "translate"), saving_plainly(), ranks.compiling(cx.frame):
                 return with_room(saved.found, start, versions.history, cx, self.fullgraph, self.dynamic, forget)
         finally:
             _C.flush_denormals(flushing)

@@ -1,7 +1,7 @@
 """How the processes of a group are, for the error of one that waits for another in vain.
 
-Each tells in the store of the group where it runs, when it first compiles something; and after that only what is out
-of the ordinary: that it compiles for long, has failed, or has ended. A process whose collective fails reads what the
+Each tells in the store of the group where it runs, when it first calls `compile`; and after that only what is out of
+the ordinary: that it compiles for long, has failed, or has ended. A process whose collective fails reads what the
 others have told, looks whether those of its machine are still there, and notes both on the error.
 """
 
@@ -137,8 +137,8 @@ def key(number: int) -> str:
     return f"onegraph/rank/{number}"
 
 
-def join() -> None:
-    """Be known in the group, from the first compilation on."""
+def be_known() -> None:
+    """Tell the group where this process runs, once."""
     group: Any = dist.group.WORLD
     if TOLD.group is None or TOLD.group() is not group:
         TOLD.group = weakref.ref(group)
@@ -222,7 +222,7 @@ class Compilation:
 @contextmanager
 def announced(frame: object) -> Iterator[None]:
     """Within it this process compiles the frame."""
-    join()
+    be_known()
     compilation = Compilation(frame)
     with suppress(RuntimeError):  # the interpreter ends, and has no more threads
         Thread(target=compilation.watch, daemon=True, name="onegraph compilation").start()
@@ -330,7 +330,7 @@ def ask(waiting: list[int], found: dict[int, str], what: str) -> None:
             for other, state in states.items():
                 if is_last or (state is not None and state.is_settled()):
                     waiting.remove(other)
-                    found[other] = f"rank {other} {state or 'has told nothing: it has compiled nothing yet'}"
+                    found[other] = f"rank {other} {state or 'has told nothing: it has not come to `onegraph.compile`'}"
             if not waiting:
                 return
             time.sleep(pause)

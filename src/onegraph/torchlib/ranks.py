@@ -16,9 +16,10 @@ from onegraph.base.late import late_module
 from onegraph.torchlib.private import default_store
 
 if TYPE_CHECKING:
-    from onegraph.torchlib.rank_states import announced
+    from onegraph.torchlib.rank_states import announced, be_known
 else:  # a process that is alone needs nothing of it
     announced = late_module("onegraph.torchlib.rank_states").announced
+    be_known = late_module("onegraph.torchlib.rank_states").be_known
 
 #: The group of the process that this one was forked from, whose connections are not for this one.
 INHERITED: list[Any] = []
@@ -29,6 +30,12 @@ def rank() -> int | None:
     if not dist.is_available() or not dist.is_initialized() or dist.group.WORLD in INHERITED:
         return None
     return None if dist.get_world_size() < 2 else dist.get_rank()
+
+
+def join() -> None:
+    """Be known to the others, where there are any, from now on."""
+    if rank() is not None:
+        be_known()
 
 
 def begin(what: str) -> None:
