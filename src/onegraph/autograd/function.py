@@ -57,9 +57,9 @@ from onegraph.torchlib.primals import (
 from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under
 
 if TYPE_CHECKING:
-    from onegraph.torchlib.rank_states import is_failure
+    from onegraph.torchlib.rank_states import explain
 else:
-    is_failure = late_module("onegraph.torchlib.rank_states").is_failure
+    explain = late_module("onegraph.torchlib.rank_states").explain
 
 Pattern = tuple[bool, ...]
 
@@ -299,7 +299,7 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
     except Unfit as why:
         message, reason, half = "", str(why), why.half
     except Exception as error:
-        if ctx.call.inputs is None or is_failure(error):  # they were let go of; others would not communicate again
+        if ctx.call.inputs is None or explain(error):  # they were let go of; others would not communicate again
             raise
         message, reason, half, failure = "", f"{type(error).__name__}: {error}", ctx.node.half, error
     if message:
@@ -372,7 +372,7 @@ def first_gradients(
         of_inputs = node.reached if node.half.cut is None else ()
         fits = all(found[n] is None or found[n].shape == inputs[n].shape for n in of_inputs)
     except Exception as error:
-        if is_failure(error):
+        if explain(error):
             raise
         raise EntryRefused(f"{type(error).__name__}: {error}") from error
     if not fits:

@@ -169,9 +169,7 @@ def listen() -> None:
 def end_by(error: BaseException) -> None:
     """Nobody has caught the error."""
     with suppress(Exception):
-        if is_failure(error):
-            explain(error)
-        else:
+        if not explain(error):
             tell(f"has raised {type(error).__name__}{said(error)}, {place_of(error)}")
 
 
@@ -284,19 +282,20 @@ def place_of(error: BaseException) -> str:
     return "outside of the program"
 
 
-def explain(error: BaseException) -> None:
-    """Note on the error of a collective which rank this is, where it was, and how the others are.
-
-    It takes a few seconds at most. Other errors are left alone.
-    """
+def explain(error: BaseException) -> bool:
+    """Whether it is the error of a collective: it is noted on it which rank this is, where it was, and how the others
+    are. That takes a few seconds at most."""
     number = rank()
-    if number is None or not is_failure(error) or any(map(is_explanation, getattr(error, "__notes__", ()))):
-        return
+    if number is None or not is_failure(error):
+        return False
+    if any(map(is_explanation, getattr(error, "__notes__", ()))):
+        return True
     with suppress(Exception):
         place, size = place_of(error), dist.get_world_size()
         lines = others(number, size, f"has failed to communicate, too, {place}")
         here = "" if place.startswith(WITHIN) else f", {place}"  # there is a note of that
         error.add_note("\n  ".join([f"this is rank {number} of {size}{here}. Of the others:", *lines]))
+    return True
 
 
 def is_explanation(note: object) -> bool:
