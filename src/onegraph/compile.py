@@ -38,7 +38,7 @@ from onegraph.capture.directives.skipped_code import is_skipped
 from onegraph.capture.directives.stance import remember_compiled
 from onegraph.capture.graph.recording import is_recording
 from onegraph.capture.hook import REGIONS, Region
-from onegraph.torchlib import ranks
+from onegraph.torchlib.announced import join
 from onegraph.torchlib.private import call_impl
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def compile(
         LOGGER.warning(SUSPENDING, suspending(target))
         return target
     target = written(target)
-    ranks.join()
+    join()
     region = Region(compiler, layers, EVENTS, fullgraph, dynamic, keeping_of(compiler))
     if next(_made) % _FORGET_EVERY == 0:
         forget_dead()

@@ -26,6 +26,7 @@ from onegraph.base import events as ev
 from onegraph.base.events import Location
 from onegraph.compile import EVENTS
 from onegraph.torchlib import rank_states, ranks
+from onegraph.torchlib.announced import join
 from onegraph.torchlib.rank_states import State, machine
 from tests.distributed.processes import two_processes
 from tests.distributed.test_ranks import Kept
@@ -250,7 +251,7 @@ def test_a_rank_that_compiles_for_long_is_seen_by_the_others_and_warned_of() -> 
 def in_a_forked_child() -> Any:
     read, write = os.pipe()
     if not os.fork():
-        ranks.join()
+        join()
         os.write(write, f"{ranks.rank()}".encode())
         os._exit(0)
     return ranks.rank(), os.read(read, 100).decode()

@@ -59,6 +59,7 @@ from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.resume.resumed import places, same_places
 from onegraph.capture.symbolic.shape_policy import History, ShapePolicy
 from onegraph.torchlib import ranks
+from onegraph.torchlib.announced import compiling
 from onegraph.torchlib.around import eager_state
 from onegraph.torchlib.state import is_faking, saving_plainly
 
@@ -245,7 +246,7 @@ class Region:
         cx, forget = self.cx.for_frame(Location.of_code(start.code)), partial(self._forget, start.code, versions)
         flushing = _C.flush_denormals(False)
         try:
-            with timed(cx, "translate"), saving_plainly(), ranks.compiling(cx.frame):
+            with timed(cx, "translate"), saving_plainly(), compiling(cx.frame):
                 return with_room(saved.found, start, versions.history, cx, self.fullgraph, self.dynamic, forget)
         finally:
             _C.flush_denormals(flushing)
@@ -272,7 +273,7 @@ class Region:
         cx.emit(ev.BytecodeDecoded(frame, lambda: str(decode(code))))
         began, failure = thread_time(), ""
         try:
-            with ranks.compiling(frame):
+            with compiling(frame):
                 result = self._translated(start, cx, versions)
             if isinstance(result, Skipped):
                 cx.emit(ev.FrameSkipped(frame, result.reason))

@@ -6,20 +6,12 @@ They tell each other through the store by which the group was made, which holds 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import Any
 
 import torch.distributed as dist
 
-from onegraph.base.late import late_module
 from onegraph.torchlib.private import default_store
-
-if TYPE_CHECKING:
-    from onegraph.torchlib.rank_states import announced, be_known
-else:  # a process that is alone needs nothing of it
-    announced = late_module("onegraph.torchlib.rank_states").announced
-    be_known = late_module("onegraph.torchlib.rank_states").be_known
 
 #: The group of the process that this one was forked from, whose connections are not for this one.
 INHERITED: list[Any] = []
@@ -30,12 +22,6 @@ def rank() -> int | None:
     if not dist.is_available() or not dist.is_initialized() or dist.group.WORLD in INHERITED:
         return None
     return None if dist.get_world_size() < 2 else dist.get_rank()
-
-
-def join() -> None:
-    """Be known to the others, where there are any, from now on."""
-    if rank() is not None:
-        be_known()
 
 
 def begin(what: str) -> None:
@@ -51,16 +37,6 @@ def without(what: str) -> int:
         with suppress(RuntimeError):
             return dist.get_world_size() - int(default_store().add(f"onegraph/{what}", 0))
     return 0
-
-
-@contextmanager
-def compiling(frame: object) -> Iterator[None]:
-    """Within it this process compiles the frame: the others can see it where that takes long."""
-    if rank() is None:
-        yield
-    else:
-        with announced(frame):
-            yield
 
 
 def _inherit() -> None:
