@@ -266,3 +266,10 @@ def test_a_line_is_known_by_its_text() -> None:
     found = rank_states.text_of(line.filename, line.line, "second", line.source_line())
     assert found == f"at {__file__}:{line.line} in second"
     assert rank_states.text_of(line.filename, line.line, "second", "moved()") == "at `moved()` in second"
+
+
+def test_processes_that_are_started_again_read_nothing_of_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+    before = ranks.key("rank/0")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert ranks.key("rank/0") != before

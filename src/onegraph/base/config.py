@@ -181,6 +181,11 @@ def rank() -> int | None:
     return int(text) if text.isdecimal() else None
 
 
+def restarts() -> str:
+    """How often torchrun has started the processes anew; "" if it says nothing."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+
+
 def user_cache(environment: Mapping[str, str] | None = None) -> Path | None:
     """Where the user's caches are by the rules of XDG, None without a home. Paths that are not absolute are ignored.
 

@@ -29,7 +29,7 @@ import torch.distributed as dist
 from onegraph import _C
 from onegraph.base.dataclass import dataclass
 from onegraph.torchlib.private import default_store
-from onegraph.torchlib.ranks import rank
+from onegraph.torchlib.ranks import key, rank
 
 LOGGER = logging.getLogger("onegraph")
 LONG = 5.0  # seconds of a compilation, after which the others can see it; after twice of it a warning says so
@@ -130,11 +130,7 @@ def tell(what: str, since: float | None = None) -> None:
         TOLD.last = what
         state = State(os.uname().nodename, machine(), os.getpid(), since or time.time(), what)
         with suppress(RuntimeError, ValueError):  # the store is gone with the process that held it
-            default_store().set(key(number), state.packed())
-
-
-def key(number: int) -> str:
-    return f"onegraph/rank/{number}"
+            default_store().set(key(f"rank/{number}"), state.packed())
 
 
 def be_known() -> None:
@@ -153,9 +149,11 @@ def listen() -> None:
     before, process = sys.excepthook, os.getpid()
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if os.getpid() == process:
-            end_by(error)
-        before(kind, error, trace)
+        try:
+            if os.getpid() == process and not explain(error):
+                tell(f"has raised {type(error).__name__}{said(error)}, {place_of(error)}")
+        finally:
+            before(kind, error, trace)
 
     def end() -> None:
         if os.getpid() == process and not TOLD.last.startswith("has "):
@@ -164,13 +162,6 @@ def listen() -> None:
     sys.excepthook = uncaught
     atexit.register(end)
     _C.on_failure(explain)
-
-
-def end_by(error: BaseException) -> None:
-    """Nobody has caught the error."""
-    with suppress(Exception):
-        if not explain(error):
-            tell(f"has raised {type(error).__name__}{said(error)}, {place_of(error)}")
 
 
 def said(error: BaseException) -> str:
@@ -290,11 +281,10 @@ def explain(error: BaseException) -> bool:
         return False
     if any(map(is_explanation, getattr(error, "__notes__", ()))):
         return True
-    with suppress(Exception):
-        place, size = place_of(error), dist.get_world_size()
-        lines = others(number, size, f"has failed to communicate, too, {place}")
-        here = "" if place.startswith(WITHIN) else f", {place}"  # there is a note of that
-        error.add_note("\n  ".join([f"this is rank {number} of {size}{here}. Of the others:", *lines]))
+    place, size = place_of(error), dist.get_world_size()
+    lines = others(number, size, f"has failed to communicate, too, {place}")
+    here = "" if place.startswith(WITHIN) else f", {place}"  # there is a note of that
+    error.add_note("\n  ".join([f"this is rank {number} of {size}{here}. Of the others:", *lines]))
     return True
 
 
@@ -307,11 +297,13 @@ def others(number: int, size: int, what: str) -> list[str]:
     found: dict[int, str] = {}
     waiting = [other for other in range(size) if other != number]
     asking = Thread(target=ask, args=(waiting, found, what), daemon=True, name="onegraph ranks")
-    asking.start()
-    asking.join(LIMIT)
-    lines = [found[other] for other in sorted(found)][:MOST]
-    if len(found) > MOST:
-        lines.append(f"and {len(found) - MOST} more")
+    with suppress(RuntimeError):  # the interpreter ends, and has no more threads
+        asking.start()
+    if asking.is_alive():
+        asking.join(LIMIT)
+    lines = [found[other] for other in sorted(found)]
+    if len(lines) > MOST:
+        lines[MOST:] = [f"and {len(lines) - MOST} more"]
     if asking.is_alive():
         lines.append("the store of the group does not answer: rank 0 holds it, where torchrun does not")
     return lines
@@ -334,10 +326,11 @@ def ask(waiting: list[int], found: dict[int, str], what: str) -> None:
                 return
             time.sleep(pause)
             pause = min(2 * pause, PAUSE[1])
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, OSError) as error:
         found[-1] = f"the store of the group is gone, which rank 0 holds where torchrun does not ({said(error)[2:]})"
 
 
 def read(store: Any, number: int) -> State | None:
     """What a rank has told last."""
-    return State.unpacked(store.get(key(number)).decode()) if store.check([key(number)]) else None
+    name = key(f"rank/{number}")
+    return State.unpacked(store.get(name).decode()) if store.check([name]) else None

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from onegraph.base.config import restarts
 from onegraph.torchlib.private import default_store
 
 #: The group of the process that this one was forked from, whose connections are not for this one.
@@ -24,18 +25,23 @@ def rank() -> int | None:
     return None if dist.get_world_size() < 2 else dist.get_rank()
 
 
+def key(what: str) -> str:
+    """The name of something in the store. torchrun may give the store to the processes of several starts."""
+    return f"onegraph/{restarts()}/{what}"
+
+
 def begin(what: str) -> None:
     """Tell the others that this process begins something."""
     if rank() is not None:
         with suppress(RuntimeError):  # the store is gone with the process that held it
-            default_store().add(f"onegraph/{what}", 1)
+            default_store().add(key(what), 1)
 
 
 def without(what: str) -> int:
     """How many processes have not begun it by now; 0 where nobody can say."""
     if rank() is not None:
         with suppress(RuntimeError):
-            return dist.get_world_size() - int(default_store().add(f"onegraph/{what}", 0))
+            return dist.get_world_size() - int(default_store().add(key(what), 0))
     return 0
 
 
