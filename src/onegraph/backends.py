@@ -44,6 +44,7 @@ from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.target import Target
 from onegraph.reloading import graph_bytes, note, note_entered, note_other, within_mode
 from onegraph.torchlib import private
+from onegraph.torchlib.announced import compiling
 from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.data_sizes import NotKnown
 from onegraph.torchlib.kept_graphs import kept_nodes
@@ -255,7 +256,8 @@ def recorded(
         tangents = pair.grad.halves[number].tangents
         missing = [n for n, given in zip(tangents, pattern, strict=True) if not given]
         other = other_backward(program, pair, number, missing, cx)
-        run = None if other is None or other.module is None else make(other.module, True)
+        with compiling(cx.frame):
+            run = None if other is None or other.module is None else make(other.module, True)
         note_other(cx, number, pattern, other)
         return None if other is None else Backward(run, other.half, other.taken)
 
