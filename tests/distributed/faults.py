@@ -43,13 +43,14 @@ STEPS = 4
 WIDTHS = (8, 16, 24)
 
 
+GONE = "is gone: it was killed, has crashed, or has left the group and ended"
 #: What the other rank is told of the one with a fault.
 TOLD = {
-    "dies": "is gone: it was killed, or has crashed",
-    "is killed": "is gone: it was killed, or has crashed",
+    "dies": GONE,
+    "is killed": GONE,
     "raises": "has raised ZeroDivisionError: of the program, at ",
     "stops": "has not failed: it is elsewhere in the program, or hangs",
-    "dies while it compiles": "is gone: it was killed, or has crashed",
+    "dies while it compiles": GONE,
 }
 
 

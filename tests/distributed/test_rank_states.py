@@ -31,6 +31,8 @@ from onegraph.torchlib.rank_states import State, machine
 from tests.distributed.processes import two_processes
 from tests.distributed.test_ranks import Kept
 
+GONE = "is gone: it was killed, has crashed, or has left the group and ended"
+
 
 def state(process: int, what: str = "", host: str = "host") -> str:
     return str(State(host, machine(), process, time.time() - 7, what))
@@ -48,8 +50,8 @@ def test_states_in_words() -> None:
     own, gone = os.getpid(), ended_process()
     assert state(own) == f"(process {own} on host) has not failed: it is elsewhere in the program, or hangs"
     assert state(own, "compiling f") == f"(process {own} on host) has been compiling f for 7 s"
-    assert state(gone) == f"(process {gone} on host) is gone: it was killed, or has crashed"
-    assert state(gone, "compiling f").endswith("is gone: it was killed, or has crashed, while compiling f")
+    assert state(gone) == f"(process {gone} on host) {GONE}"
+    assert state(gone, "compiling f").endswith(f"{GONE}, while compiling f")
     assert state(gone, "has ended") == f"(process {gone} on host) has ended, 7.0 s ago"
 
 

@@ -90,7 +90,7 @@ class State:
             return f"{name} {self.what}, {seconds:.1f} s ago"
         found, meanwhile = self.is_there(), f", while {self.what}" if self.what else ""
         if found == "gone":
-            return f"{name} is gone: it was killed, or has crashed{meanwhile}"
+            return f"{name} is gone: it was killed, has crashed, or has left the group and ended{meanwhile}"
         if found == "stopped":
             return f"{name} is stopped by a signal{meanwhile}"
         if self.what:
