@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import pickle
+import traceback
 import weakref
 from typing import Any
 
@@ -171,3 +172,38 @@ def test_the_replacement_of_a_region_in_a_region() -> None:
     inner = swapped(lambda x: x, lambda x: ("inner", x))
     outer = swapped(lambda f, x: None, lambda f, x: ("outer", f(x)))
     assert outer(inner, 1) == ("outer", ("inner", 1))
+
+
+@pytest.fixture
+def heard():
+    found: list[BaseException] = []
+    _C.on_failure(found.append)
+    yield found
+    _C.on_failure(None)
+
+
+def test_errors_that_leave_compiled_code_are_told_once(heard) -> None:
+    def fail(kind: type[Exception]) -> None:
+        raise kind("of the program")
+
+    inner = _C.Region(fail, _C.Context(lambda *_: None))
+    outer = _C.Region(lambda kind: inner(kind), _C.Context(lambda *_: None))
+    with pytest.raises(RuntimeError) as caught:
+        outer(RuntimeError)
+    assert heard == [caught.value]
+    assert [frame.name for frame in traceback.extract_tb(heard[0].__traceback__)][-1] == "fail"
+    with pytest.raises(ValueError, match="of the program"):
+        outer(ValueError)
+    assert len(heard) == 1
+
+
+def test_what_is_raised_while_an_error_is_told_goes_on(heard) -> None:
+    def interrupt(_: BaseException) -> None:
+        raise KeyboardInterrupt
+
+    def fail() -> None:
+        raise RuntimeError("of the program")
+
+    _C.on_failure(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        _C.Region(fail, _C.Context(lambda *_: None))()
