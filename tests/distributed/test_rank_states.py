@@ -219,7 +219,7 @@ def told_by_others() -> Any:
     """What rank 0 reads of rank 1 as that compiles, has compiled, and has raised an error that nobody has caught."""
     kept, group = Kept(), dist.group.WORLD
     logging.getLogger("onegraph").addHandler(kept)
-    rank_states.LONG = 0.2
+    rank_states.LONG, rank_states.ALONE = 0.2, 1.0
     compiled = onegraph.compile(lambda x: x + 1, backend=lambda module, _: time.sleep(3) or module.forward)
     dist.barrier()
     if dist.get_rank() == 1:

@@ -32,7 +32,8 @@ from onegraph.torchlib.private import default_store
 from onegraph.torchlib.ranks import key, rank
 
 LOGGER = logging.getLogger("onegraph")
-LONG = 5.0  # seconds of a compilation, after which the others can see it; after twice of it a warning says so
+LONG = 1.0  # seconds of a compilation, after which the others can see it
+ALONE = 10.0  # seconds, after which a warning says that others wait
 GRACE = 1.0  # seconds in which others that fail, too, can say so
 LIMIT = 3.0  # seconds, of all that is asked: the store may hang with the process that holds it
 PAUSE = 0.005, 0.1  # seconds between two looks, at first and at most: torchrun ends all ranks soon
@@ -188,7 +189,7 @@ class Compilation:
                 return
             self.told = True
             tell(f"{COMPILES} {self.frame}", self.began)
-        if not self.ended.wait(LONG):
+        if not self.ended.wait(ALONE - LONG):
             with suppress(RuntimeError, ValueError):
                 self.warn()
 
