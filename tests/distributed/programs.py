@@ -129,6 +129,20 @@ def in_place(compiled: Compile) -> Any:
 
 
 @program
+def of_constants(compiled: Compile) -> Any:
+    """What each process knows while it traces is not what the others know."""
+
+    def f(x: torch.Tensor) -> Any:
+        rows, length = [torch.zeros(1, dtype=torch.long) for _ in range(2)], torch.tensor([3 + dist.get_rank()])
+        dist.all_gather(rows, length)
+        dist.all_reduce(length)
+        return rows, length + x, fc.all_reduce(torch.ones(2), "sum", dist.group.WORLD)
+
+    called, x = compiled(f), torch.randn(8, 1)
+    return [called(x) for _ in range(2)]
+
+
+@program
 def into_inputs(compiled: Compile) -> Any:
     def f(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         dist.all_reduce(x[2:5])

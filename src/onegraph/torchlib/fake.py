@@ -19,7 +19,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from onegraph.ir.index import ZERO
 from onegraph.torchlib import compilerless, fake_convolution, private
-from onegraph.torchlib.aten import PURE_NAMESPACES, is_mutable, is_random, leaves, map_leaves
+from onegraph.torchlib.aten import PURE_NAMESPACES, has_effect, is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.data_sizes import NotOfData
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_of_data import OF_DATA, run_kernel
@@ -479,7 +479,7 @@ class FakeMode(Faking, FakeTensorMode):
                 self.forget_value(tensor)
             return NotImplemented
         numbers = any(isinstance(leaf, torch.SymFloat) for leaf in leaves(args, kwargs))
-        if len(known) < len(tensors) or numbers or is_random(func):
+        if len(known) < len(tensors) or numbers or has_effect(func):
             return NotImplemented
         if func is aten._local_scalar_dense.default:
             value: Any = known[0].constant

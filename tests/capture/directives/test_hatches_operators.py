@@ -289,3 +289,25 @@ def test_cpp_function_and_the_operator_around_it() -> None:
 
     wrapped.register_fake(lambda x: x.new_empty(x.size()))
     check(lambda x: wrapped(x + 1) * 2, "native", X)
+
+
+RUNS: list[int] = []
+
+
+@torch.library.custom_op("onegraph_tests::noted", mutates_args=())
+def noted(x: torch.Tensor) -> torch.Tensor:
+    RUNS.append(1)
+    return x + 1
+
+
+@noted.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_it_does_not_run_while_traced_on_what_is_known() -> None:
+    RUNS.clear()
+    compiled = onegraph.compile(lambda x: x + noted(torch.tensor([1.0, 2.0])), fullgraph=True)
+    for calls in (1, 2):
+        assert compiled(torch.ones(2)).tolist() == [3.0, 4.0]
+        assert len(RUNS) == calls
