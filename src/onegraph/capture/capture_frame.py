@@ -47,7 +47,7 @@ from onegraph.capture.symbolic.shape_policy import ShapePolicy
 from onegraph.capture.symbolic.shapes import Symbols, sizes_text
 from onegraph.capture.tracer.report import message_of
 from onegraph.capture.tracer.trace import Trace
-from onegraph.torchlib.data_parallel import Buckets, active_buckets, buckets_of, prepared
+from onegraph.torchlib.data_parallel import DELAYING, Buckets, active_buckets, buckets_of, prepared
 from onegraph.torchlib.graph import release_source
 from onegraph.torchlib.graph_text import graph_text
 from onegraph.torchlib.histories import is_view
@@ -69,6 +69,8 @@ def capture(start: FrameStart, cx: Context, fullgraph: bool, shapes: ShapePolicy
     Raises:
         GraphBreakError: under `fullgraph`, or where the program wants it, at the first graph break.
     """
+    if active_buckets() == DELAYING:
+        return Skipped("its DistributedDataParallel delays gradients", again=cx.config.recompile_limit, whole=True)
     while True:
         try:
             return capture_to_the_end(start, cx, fullgraph, shapes)

@@ -23,7 +23,7 @@ MEBIBYTE = 1 << 20
 #: What torch calls the size of the first bucket, in bytes: it is small, so that something travels early.
 FIRST_BUCKET = getattr(torch.distributed, "_DEFAULT_FIRST_BUCKET_BYTES", MEBIBYTE)
 #: Attributes of a DistributedDataParallel that are set where it does something that is not known here.
-UNKNOWN = ("_use_python_reducer", "_delay_all_reduce_all_params", "device_ids", "mixed_precision")
+UNKNOWN = ("_use_python_reducer", "_delay_all_reduce_params", "device_ids", "mixed_precision")
 #: The one that says whether the gradients of a static graph will be reduced behind its first backward pass.
 DELAYED = "_static_graph_delay_allreduce_enqueued"
 #: Those that say how large buckets are.
@@ -36,6 +36,10 @@ class Buckets:
     behind the last one are as it is."""
 
     limits: tuple[int, ...]
+
+
+#: Some gradients are reduced behind that of one parameter, so that they must come one by one, in eager's order.
+DELAYING = Buckets(())
 
 
 def forward(ddp: Any, *inputs: Any, **kwargs: Any) -> Any:
@@ -91,6 +95,8 @@ class Synchronizing:
 
 def buckets_of(ddp: Any) -> Buckets:
     """How the gradients of the parameters of a DistributedDataParallel travel."""
+    if getattr(ddp, "_delay_all_reduce_params", ()):
+        return DELAYING
     if given := getattr(ddp, "bucket_bytes_cap_list", None):
         return Buckets(tuple(given))
     each: int = ddp.bucket_bytes_cap

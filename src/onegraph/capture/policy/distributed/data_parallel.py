@@ -36,7 +36,8 @@ def forward(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest
     looked_at = any(held[0] is ddp for _, held, _ in tracer.preparations)
     looked_at = looked_at or tracer.recorder.fake.effects.unknown  # it may have communicated: all ranks do so in order
     looked_at = looked_at or any(id(given.example) in buffers for given in tracer.recorder.inputs)
-    if looked_at or hasattr(real, "buffer_hook") or any(tracer.getattr(ddp, name) for name in data_parallel.UNKNOWN):
+    hooked = tracer.world.present(tracer.world.attributes(ddp), "buffer_hook")
+    if looked_at or hooked or any(tracer.getattr(ddp, name) for name in data_parallel.UNKNOWN):
         raise GraphBreak(COMMUNICATION, name=NAME)
     return tracer.call(data_parallel.forward, args, kwargs, rest)
 
