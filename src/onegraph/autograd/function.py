@@ -55,6 +55,7 @@ from onegraph.torchlib.primals import (
     written_since,
 )
 from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under
+from onegraph.torchlib.wrappers import plain_gradient
 
 if TYPE_CHECKING:
     from onegraph.torchlib.rank_states import explain
@@ -318,6 +319,7 @@ def by_graph(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tensor | N
     pattern = tuple([tangent is not None for tangent in tangents])
     if not any(pattern):
         return [None] * len(node.half.gradients)
+    tangents = [t if t is None or type(t) is Tensor else plain_gradient(t) for t in tangents]
     reason = unfit(tangents)
     if graph.functions and not graph.functions[0].unchanged():  # they know the same of the world
         reason = "what a custom function reads has changed"

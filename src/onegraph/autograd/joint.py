@@ -68,6 +68,7 @@ from onegraph.torchlib.primals import (
     counting_saves,
     edge_of,
     edges_behind,
+    is_local_part,
     is_plain_view,
     node_name,
     noting,
@@ -445,7 +446,7 @@ def refuse_unlike_histories(
             raise CompileError("joint graph", "an output is a leaf that the graph made")
         if follows(output, primals, results) != item.requires_grad:
             raise CompileError("joint graph", "an output shares memory with a tensor, but not its history")
-        if not is_plain_view(item):
+        if not is_plain_view(item) and not (isinstance(output, Computed) and is_local_part(item)):
             raise CompileError("joint graph", "an output is a view that autograd lets nobody write to")
 
 

@@ -20,6 +20,9 @@ from onegraph.torchlib.private import FakeTensor
 #: Views that are made under `no_grad`, or by custom functions, are not made by an operator alone.
 _DEFAULT = private.CreationMeta.DEFAULT
 _SEVERAL = private.CreationMeta.MULTI_OUTPUT_NODE
+_CUSTOM = private.CreationMeta.IN_CUSTOM_FUNCTION
+#: The module whose custom functions make sharded tensors of local ones, and local ones of them.
+_SHARDED = "torch.distributed.tensor._api"
 
 
 def primal(fake: FakeTensor, recorded: bool) -> FakeTensor:
@@ -56,6 +59,17 @@ def is_one_of_several(tensor: Tensor) -> bool:
 def is_plain_view(tensor: Tensor) -> bool:
     """Whether operators alone make such a tensor with gradients being recorded."""
     return not tensor._is_view() or private.get_creation_meta(tensor) in (_DEFAULT, _SEVERAL)
+
+
+def is_local_part(tensor: Tensor) -> bool:
+    """Whether a view has come out of a sharded tensor. Eager refuses writes to it, and what depends on that is an
+    error."""
+    if private.get_creation_meta(tensor) != _CUSTOM:
+        return False
+    node: Any = tensor.grad_fn
+    while node is not None and not hasattr(node, "_forward_cls"):  # views of it
+        node = node.next_functions[0][0]
+    return node is not None and node._forward_cls.__module__ == _SHARDED
 
 
 def set_version(tensor: Tensor, version: int) -> None:

@@ -184,6 +184,13 @@ def is_float(part: Tensor) -> bool:
     return (part.is_floating_point() or part.is_complex()) and 0 not in list(part.shape)
 
 
+def plain_gradient(gradient: Tensor) -> Tensor:
+    """The plain tensor that a gradient stands for, if its class says so: one that is on its way is waited for."""
+    convert = getattr(gradient, "__coerce_same_metadata_as_tangent__", None)
+    found: Tensor | None = None if convert is None else convert(None, Tensor)
+    return gradient if found is None else found
+
+
 def without_gradient(part: Tensor) -> Tensor:
     """What the gradient of a wrapper has in the place of a part that has none."""
     return torch.zeros_like(part) if is_float(part) else part
