@@ -184,6 +184,20 @@ def is_float(part: Tensor) -> bool:
     return (part.is_floating_point() or part.is_complex()) and 0 not in list(part.shape)
 
 
+def release_masks(tensor: Tensor) -> int:
+    """Forget what the placements of a sharded tensor have kept of the call that made it; how many have kept something.
+
+    Rows of a table that is sharded are looked up in all processes. Which were found in this one is kept in an object of
+    the placement, which later calls share, until the rows are added up.
+    """
+    with private.DisableTorchFunction():
+        placements = getattr(getattr(tensor, "_spec", None), "placements", ())
+    masks = [placement.mask_buffer for placement in placements if hasattr(placement, "mask_buffer")]
+    for mask in masks:
+        mask.release_mask()
+    return len(masks)
+
+
 def plain_gradient(gradient: Tensor) -> Tensor:
     """The plain tensor that a gradient stands for, if its class says so: one that is on its way is waited for."""
     convert = getattr(gradient, "__coerce_same_metadata_as_tangent__", None)

@@ -15,6 +15,7 @@ from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, DynamicOutputShapeException
 from onegraph.torchlib.overlaps import OverlappingWrite
+from onegraph.torchlib.wrappers import is_wrapper, release_masks
 
 #: Functions and properties of tensors that tell or need what only the real tensor has: they are not run on fakes.
 REAL_ONLY = {
@@ -97,7 +98,10 @@ def refused_after(func: Any, args: Any, error: BaseException) -> GraphBreak:
 
 
 def refused_result(func: Any, result: Any) -> GraphBreak | None:
-    """The graph break of a custom operator with results that its fake implementation has only made up."""
+    """The graph break of a custom operator with results that its fake implementation has only made up, or of one whose
+    result has a part that is no tensor."""
+    if is_wrapper(result) and release_masks(result):
+        return GraphBreak(b.COMMUNICATION, name=f"{function_name(func)} of a table with sharded rows")
     if not isinstance(func, OpOverload | OpOverloadPacket) or str(func).partition(".")[0] in LIBRARIES:
         return None
     results = [result]
