@@ -387,3 +387,67 @@ def point_to_point(compiled: Compile) -> Any:
         return y + 1
 
     return compiled(f)(torch.randn(8, 4))
+
+
+# ---- what runs as it is written --------------------------------------------------------------------------------------
+
+
+def breaking_on_rows(function: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
+    BREAKING[function.__name__] = on_rows(function, 8, 6)
+    return function
+
+
+@breaking_on_rows
+def reduce(x: torch.Tensor) -> Any:
+    y, z = x * 2, x * 3
+    dist.reduce(y, 0)
+    dist.reduce(z, 1, op=dist.ReduceOp.MAX)
+    return (y if dist.get_rank() == 0 else z) + 1  # what the other one has is not said
+
+
+@breaking_on_rows
+def scatters_and_gathers(x: torch.Tensor) -> Any:
+    is_first, half = dist.get_rank() == 0, torch.empty(len(x) // 2, 4)
+    dist.scatter(half, [part * 2 for part in x.chunk(2)] if is_first else None)
+    found = [torch.empty_like(half) for _ in range(2)] if is_first else None
+    dist.gather(half + 1, found)
+    return half, found
+
+
+@breaking_on_rows
+def lists(x: torch.Tensor) -> Any:
+    halves = [part * 2 for part in x.chunk(2)]
+    taken, part = [torch.empty_like(half) for half in halves], torch.empty_like(halves[0])
+    dist.all_to_all(taken, halves)
+    dist.reduce_scatter(part, halves)
+    return taken, part + 1
+
+
+@breaking_on_rows
+def to_each_other(x: torch.Tensor) -> Any:
+    y, z, other = x * 2, torch.empty_like(x), 1 - dist.get_rank()
+    works = [dist.isend(y, other), dist.irecv(z, other)]
+    total = y.sin().sum()
+    for work in works:
+        work.wait()
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, z, other), dist.P2POp(dist.irecv, y, other)]):
+        work.wait()
+    return z + total, y
+
+
+@breaking_on_rows
+def all_objects(x: torch.Tensor) -> Any:
+    rank = dist.get_rank()
+    shared, taken = [rank + 5, "a" * rank], [None]
+    dist.broadcast_object_list(shared, 1)
+    dist.scatter_object_list(taken, [3, 4] if rank == 0 else None)
+    gathered = [None, None] if rank == 0 else None
+    dist.gather_object(rank, gathered)
+    return x + shared[0] + taken[0], shared, gathered
+
+
+@breaking_on_rows
+def collected(x: torch.Tensor) -> Any:
+    y, z, group = x * 2, x.sum(0), dist.new_group([0, 1])
+    dist.all_reduce_coalesced([y, z], group=group)
+    return y, z

@@ -6,15 +6,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import debugging_hooks, default_hooks
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _BufferCommHookLocation
 from torch.utils.checkpoint import checkpoint
 
 import onegraph
@@ -115,9 +117,9 @@ def within(make: Callable[[], nn.Module], **options: Any) -> Callable[[Compile],
     return build
 
 
-def hooked(compiled: Compile) -> tuple[Any, Any]:
+def hooked(compiled: Compile, hook: Callable[..., Any] = default_hooks.fp16_compress_hook) -> tuple[Any, Any]:
     ddp = DistributedDataParallel(layers())
-    ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    ddp.register_comm_hook(None, hook)
     return compiled(ddp), ddp
 
 
@@ -197,6 +199,12 @@ PROGRAMS: dict[str, tuple[Callable[[Compile], tuple[Any, Any]], dict[str, Any], 
     "batch norm within": (within(convolution), {"data": image}, 1),
     "other rows": (wrapped(layers), {"data": uneven}, 1),
     "hook": (hooked, {}, 1),
+    "hooks around hooks": (
+        partial(hooked, hook=default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook)),
+        {},
+        1,
+    ),
+    "hook that does nothing": (partial(hooked, hook=debugging_hooks.noop_hook), {}, 1),
     "ignored": (ignoring, {}, 1),
     "shared": (wrapped(sharing, bucket_cap_mb=SMALL), {}, 1),
     "frozen": (wrapped(frozen, bucket_cap_mb=SMALL), {}, 1),
@@ -266,6 +274,79 @@ def compare_steps() -> None:
 
 def test_whole_steps_break_at_the_backward_pass() -> None:
     two_processes(compare_steps)
+
+
+# ---- what runs as it is written --------------------------------------------------------------------------------------
+
+
+def with_buffer_hook(location: Any) -> Callable[[Compile], tuple[Any, Any]]:
+    """The hook averages the buffers, in front of the forward pass or behind it."""
+
+    def average(state: Any, buffers: dict[str, torch.Tensor]) -> Any:
+        floats = [buffer.div_(2) for buffer in buffers.values() if buffer.is_floating_point()]
+        return [dist.all_reduce(buffer, async_op=True).get_future() for buffer in floats]
+
+    def build(compiled: Compile) -> tuple[Any, Any]:
+        ddp = DistributedDataParallel(convolution())
+        run = compiled(ddp)
+        ddp._register_buffer_comm_hook(None, average, location)  # type: ignore[no-untyped-call]
+        return run, ddp
+
+    return build
+
+
+def delaying(compiled: Compile) -> tuple[Any, Any]:
+    """All gradients but the first layer's are reduced when that one's weight has its own."""
+    made = layers()
+    others = [(name, parameter) for name, parameter in made.named_parameters() if name != "0.weight"]
+    ddp = DistributedDataParallel(
+        made, delay_all_reduce_named_params=others, param_to_hook_all_reduce=made.get_parameter("0.weight")
+    )
+    return compiled(ddp), ddp
+
+
+def called_twice(compiled: Compile) -> tuple[Any, Any]:
+    ddp = DistributedDataParallel(layers())
+    return compiled(lambda x: ddp(x) + ddp(x * 2)), ddp
+
+
+def recorded_the_second_time(compiled: Compile) -> tuple[Any, Any]:
+    ddp = DistributedDataParallel(layers(), broadcast_buffers=False)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            target = ddp(x)
+        result: torch.Tensor = ddp(x + 1) - target
+        return result
+
+    return compiled(run), ddp
+
+
+OTHERS: dict[str, tuple[Callable[[Compile], tuple[Any, Any]], dict[str, Any]]] = {
+    "hook of buffers": (with_buffer_hook(_BufferCommHookLocation.PRE_FORWARD), {"data": image}),
+    "hook of buffers behind": (with_buffer_hook(_BufferCommHookLocation.POST_FORWARD), {"data": image}),
+    "no such hook": (wrapped(convolution), {"data": image}),
+    "delaying": (delaying, {}),
+    "called twice": (called_twice, {}),
+    "recorded the second time": (recorded_the_second_time, {}),
+}
+
+
+def compare_others() -> dict[str, int]:
+    found = {}
+    for name, (build, options) in OTHERS.items():
+        wanted = trained(build, lambda function: function, **options)
+        onegraph.counters.clear()
+        torch.testing.assert_close(trained(build, onegraph.compile, **options), wanted, msg=lambda s, of=name: of + s)
+        found[name] = sum(onegraph.counters["graph_break"].values())
+        onegraph.reset()
+    return found
+
+
+def test_others_run_as_they_are_written() -> None:
+    for breaks in two_processes(compare_others):
+        assert breaks.pop("no such hook") == 0
+        assert all(breaks.values()), breaks
 
 
 def join() -> list[Any]:

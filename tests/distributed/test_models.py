@@ -1,105 +1,106 @@
-"""Twenty steps of whole models under DistributedDataParallel, in two and four processes."""
+"""Twenty steps of whole models, in all ways in which processes share the work: a table of (model x way x processes).
+
+With the backend eager parameters are bitwise those of the program that is not compiled. Kernels round in another way.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 import onegraph
+from tests.distributed import zoo
+from tests.distributed.models import compile_shared, eagerly, import_what_children_need
 from tests.distributed.processes import two_processes
 
 STEPS = 20
+Cell = tuple[str, str, bool]
+#: Ways of which a whole model is one graph; blocks are one in each.
+WHOLE = ("data", "tensor", "sequence")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _imported() -> None:
     """What DistributedDataParallel imports when one is made takes seconds: here once, not in each process."""
     importlib.import_module("torch._dynamo")
-    importlib.import_module("torch.distributed.fsdp")
+    import_what_children_need()
 
 
-class Block(nn.Module):
-    """A layer of a transformer that looks back."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.project, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, length, width = x.shape
-        parts = self.project(self.before(x)).view(batch, length, 3, self.heads, width // self.heads)
-        seen = nn.functional.scaled_dot_product_attention(*parts.permute(2, 0, 3, 1, 4), is_causal=True)
-        x = x + self.join(seen.transpose(1, 2).reshape(x.shape))
-        result: torch.Tensor = x + self.narrow(nn.functional.gelu(self.widen(self.between(x))))
-        return result
+def cells(ways: Iterable[str], hows: Iterable[bool]) -> list[Cell]:
+    """Model, way, and whether blocks are compiled, not the whole."""
+    of_ways = [(name, way) for way in ways for name in zoo.MODELS if (name, way) not in zoo.MISSING]
+    return [(name, way, how) for name, way in of_ways for how in hows]
 
 
-class Residual(nn.Module):
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.first, self.second = (nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(2))
-        self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(2))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        inner = self.norms[0](self.first(x)).relu()
-        return (x + self.norms[1](self.second(inner))).relu()
-
-
-def layers() -> tuple[nn.Module, torch.Tensor]:
-    return nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8)), torch.randn(
-        8, 16
-    )
-
-
-def language() -> tuple[nn.Module, torch.Tensor]:
-    model = nn.Sequential(nn.Embedding(50, 32), Block(32, 4), Block(32, 4), nn.LayerNorm(32), nn.Linear(32, 50))
-    return model, torch.randint(0, 50, (2, 12))
+def compared(table: list[Cell], backend: str, steps: int) -> dict[Cell, tuple[int, int]]:
+    """Train in each way, eager and compiled. How many graphs and breaks that took, beside hooks of shards."""
+    found = {}
+    for name, way, by_blocks in table:
+        wanted = zoo.trained(name, way, by_blocks, steps, eagerly)
+        onegraph.reset()
+        onegraph.counters.clear()
+        results = zoo.trained(name, way, by_blocks, steps, partial(compile_shared, backend=backend))
+        close = {"atol": 0, "rtol": 0} if backend == "eager" else {"atol": 1e-5, "rtol": 1e-4}
+        torch.testing.assert_close(results, wanted, **close, msg=lambda text, of=(name, way): f"{of}: {text}")
+        breaks = sum(onegraph.counters["graph_break"].values())
+        assert not {"autograd", "backward"} & {*onegraph.counters["fallbacks"]}, (name, way, by_blocks)
+        found[name, way, by_blocks] = onegraph.counters["stats"]["unique_graphs"], breaks
+    return found
 
 
-def residual() -> tuple[nn.Module, torch.Tensor]:
-    parts = [nn.Conv2d(3, 8, 3), Residual(8), Residual(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)]
-    return nn.Sequential(*parts), torch.randn(4, 3, 10, 10)
+def check(table: list[Cell], backend: str = "native", size: int = 2, steps: int = STEPS) -> None:
+    for counts in two_processes(compared, table, backend, steps, size=size):
+        for (name, way, by_blocks), (graphs, breaks) in counts.items():
+            # A look-up in a table of which each process has some rows breaks the graph.
+            if way in WHOLE and not by_blocks and (name, way) != ("language", "sequence"):
+                assert (graphs, breaks) == (1, 0), (name, way)
+            elif by_blocks:  # equal blocks share a version
+                assert graphs == (2 if name == "experts" or (name, way) == ("language", "sequence") else 1), (name, way)
 
 
-MODELS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
-    "layers": layers, "language": language, "residual": residual,
-}  # fmt: skip
+@pytest.mark.parametrize("by_blocks", [False, True])
+def test_twenty_steps_are_eagers(by_blocks: bool) -> None:
+    check(cells(("data", "sharded", "tensor", "sequence"), (by_blocks,)))
 
 
-def trained(name: str, compiled: Callable[[nn.Module], nn.Module]) -> list[torch.Tensor]:
-    """The parameters and buffers behind all steps, of which each process has other data."""
-    torch.manual_seed(0)
-    model, _ = MODELS[name]()
-    ddp = DistributedDataParallel(model, bucket_cap_mb=0.01)
-    run, optimizer = compiled(ddp), torch.optim.SGD(ddp.parameters(), 0.02, momentum=0.9)
-    torch.manual_seed(dist.get_rank())
-    for _ in range(STEPS):
-        _, inputs = MODELS[name]()
-        optimizer.zero_grad()
-        run(inputs).square().mean().backward()
-        optimizer.step()
-    return [value.detach().clone() for value in (*model.parameters(), *model.buffers())]
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4])
+def test_they_are_bitwise_eagers_without_kernels(size: int) -> None:
+    check(cells(("data", "sharded", "tensor", "sequence"), (False, True)), "eager", size)
 
 
-def compare(name: str) -> list[torch.Tensor]:
-    wanted = trained(name, lambda model: model)
-    found = trained(name, lambda model: onegraph.compile(model, fullgraph=True))
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
-    return found[: len(list(MODELS[name]()[0].parameters()))]
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["data", "sharded", "tensor", "sequence", "hybrid", "sharded tensor"])
+def test_four_processes(way: str) -> None:
+    check(cells((way,), (False, True)), size=4)
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_twenty_steps_are_eagers(name: str, size: int) -> None:
-    first, *others = two_processes(compare, name, size=size)
-    for other in others:
-        torch.testing.assert_close(other, first, atol=0, rtol=0)
+# ---- how many versions -----------------------------------------------------------------------------------------------
+
+
+def many_blocks(way: str) -> tuple[int, int]:
+    onegraph.reset()
+    onegraph.counters.clear()
+    model = nn.Sequential(*[zoo.Feed() for _ in range(24)])
+    before, behind = zoo.ways()[way]
+    before(model)
+    zoo.compile_blocks(model, compile_shared)
+    behind(model)(torch.randn(2, 8, zoo.WIDTH)).sum().backward()
+    dist.barrier()
+    return onegraph.counters["stats"]["unique_graphs"], len({*onegraph.counters["fallbacks"]} & {"backward"})
+
+
+def many() -> dict[str, Any]:
+    return {way: many_blocks(way) for way in ("sharded", "tensor")}
+
+
+def test_24_blocks_are_two_versions() -> None:
+    """The input of the first one gets no gradient. Hooks of equal blocks have other numbers, which mean nothing."""
+    assert two_processes(many) == [{"sharded": (2, 0), "tensor": (2, 0)}] * 2

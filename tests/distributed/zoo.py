@@ -1,4 +1,4 @@
-"""Models of all kinds and the ways in which processes share the work: a table of programs that train."""
+"""Models of all kinds, and the ways in which processes share the work: the rows and columns of a table of programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch.distributed._functional_collectives as functional
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInputOutput,
@@ -178,8 +178,12 @@ def sequence_parallel(model: nn.Sequential, mesh: DeviceMesh) -> nn.Module:
             plan[f"{name}.join"] = RowwiseParallel(output_layouts=Shard(1), use_local_output=False)
         elif isinstance(module, Experts):
             plan[name] = PrepareModuleInputOutput(
-                input_layouts=Shard(1), desired_input_layouts=Shard(1), use_local_input=True,
-                output_layouts=Shard(1), desired_output_layouts=Shard(1), use_local_output=False,
+                input_layouts=Shard(1),
+                desired_input_layouts=Shard(1),
+                use_local_input=True,
+                output_layouts=Shard(1),
+                desired_output_layouts=Shard(1),
+                use_local_output=False,
             )
     last = str(len(model) - 1)
     plan[last] = ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())
@@ -193,38 +197,53 @@ def parallel_first(module: nn.Module) -> Any:
     return RowwiseParallel(**options) if isinstance(module, nn.Embedding) else ColwiseParallel(**options)
 
 
-def trained(
-    name: str, way: str, compile: Compile, by_blocks: bool, steps: int
-) -> list[Tensor]:
+#: How a model is prepared before its blocks are compiled, and behind that.
+Prepared = tuple[Callable[[nn.Sequential], object], Callable[[nn.Sequential], nn.Module]]
+
+
+def ways() -> dict[str, Prepared]:
+    """The ways that there are for as many processes."""
+    size, kept = dist.get_world_size(), nn.Sequential.train
+    found: dict[str, Prepared] = {
+        "data": (kept, data_parallel),
+        "sharded": (kept, fully_sharded),
+        "tensor": (partial(tensor_parallel, mesh=init_device_mesh("cpu", (size,))), kept),
+        "sequence": (partial(sequence_parallel, mesh=init_device_mesh("cpu", (size,))), kept),
+    }
+    if size > 2:
+        mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("outer", "inner"))
+        found["hybrid"] = kept, partial(fully_sharded, mesh=mesh)
+        found["sharded tensor"] = (
+            partial(tensor_parallel, mesh=mesh["inner"]),
+            partial(fully_sharded, mesh=mesh["outer"]),
+        )
+    return found
+
+
+#: Processes that see the same data.
+SAME_DATA = {"tensor": lambda rank: 0, "sequence": lambda rank: 0, "sharded tensor": lambda rank: rank // 2}
+#: What torch has no way for.
+MISSING = {
+    ("residual", way): "parallelize_module has no style for convolutions and batch norm"
+    for way in ("tensor", "sequence", "sharded tensor")
+}
+
+
+def trained(name: str, way: str, by_blocks: bool, steps: int, compile: Compile) -> list[Tensor]:
     """Losses of each step; parameters and buffers behind all."""
     torch.manual_seed(0)
     make, data = MODELS[name]
-    model = make()
-    size, rank = dist.get_world_size(), dist.get_rank()
-    group = 0 if way in ("tensor", "sequence") else rank
-    if way in ("tensor", "sequence"):
-        parallel = tensor_parallel if way == "tensor" else sequence_parallel
-        parallel(model, init_device_mesh("cpu", (size,)))
-    if way == "sharded tensor":
-        mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("data", "model"))
-        tensor_parallel(model, mesh["model"])
-        group = rank // 2
+    model, rank = make(), dist.get_rank()
+    before, behind = ways()[way]
+    before(model)
     if by_blocks:
         compile_blocks(model, compile)
-    if way == "data":
-        prepared = data_parallel(model)
-    elif way == "sharded":
-        prepared = fully_sharded(model)
-    elif way == "hybrid":
-        prepared = fully_sharded(model, init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("copies", "shards")))
-    elif way == "sharded tensor":
-        prepared = fully_sharded(model, mesh["data"])
-    else:
-        prepared = model
+    prepared = behind(model)
     run = prepared if by_blocks else compile(prepared)
     optimizer = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9, foreach=False)
-    torch.manual_seed(100 + group)
-    alone = [p for n, p in model.named_parameters() if ".gate." in n] if way == "sequence" else []
+    # Each process has other tokens for what chooses the experts, and all of it.
+    alone = [p for name, p in model.named_parameters() if ".gate." in name and way == "sequence"]
+    torch.manual_seed(100 + SAME_DATA.get(way, int)(rank))
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -234,4 +253,4 @@ def trained(
             dist.all_reduce(parameter.grad)
         optimizer.step()
         losses.append(loss.detach())
-    return [*losses, *map(whole, model.parameters()), *(b.clone() for b in model.buffers())]
+    return [*losses, *map(whole, model.parameters()), *(buffer.clone() for buffer in model.buffers())]

@@ -1,4 +1,7 @@
-"""Backward hooks of modules, said in terms of hooks of tensors: the hooks are given what torch's own class gives them.
+"""Hooks of modules. Those around a call are called by their order: the numbers under which a module has them are others
+in each module, and mean nothing.
+
+Backward hooks are said in terms of hooks of tensors: the hooks are given what torch's own class gives them.
 
     x ──► x' = x.view_as(x) ──► forward(x') ──► y ──► y' = y.view_as(y)
 
@@ -9,13 +12,56 @@ the module, calls the hooks with both. Several inputs are views of one tensor, w
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
+
+#: A hook, and whether it is given keyword arguments, too.
+Hook = tuple[Callable[..., Any], bool]
+
+
+def forward_hooks(state: Mapping[str, Any]) -> tuple[tuple[Hook, ...], tuple[Hook, ...]]:
+    """The hooks in front of calls of a module, and those behind, by what the module holds."""
+    return in_order(state, "_forward_pre_hooks"), in_order(state, "_forward_hooks")
+
+
+def in_order(state: Mapping[str, Any], table: str) -> tuple[Hook, ...]:
+    with_keywords = state[f"{table}_with_kwargs"]
+    return tuple([(hook, number in with_keywords) for number, hook in state[table].items()])
+
+
+def is_known(module: torch.nn.Module) -> bool:
+    """Asked of a module whose hooks are known: whether the program has not looked at them since."""
+    return False
+
+
+def hooked_call(module: torch.nn.Module, hooks: Any, args: Any, kwargs: Any) -> Any:
+    """`Module._call_impl` of a module with these hooks, and no others."""
+    before, behind = hooks
+    forward = module.forward
+    for hook, takes_keywords in before:
+        if takes_keywords:
+            given = hook(module, args, kwargs)
+            if given is not None:
+                if not isinstance(given, tuple) or len(given) != 2:
+                    raise RuntimeError(
+                        f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {given}."
+                    )
+                args, kwargs = given
+        else:
+            given = hook(module, args)
+            if given is not None:
+                args = given if isinstance(given, tuple) else (given,)
+    result = forward(*args, **kwargs)
+    for hook, takes_keywords in behind if is_known(module) else in_order(vars(module), "_forward_hooks"):
+        given = hook(module, args, kwargs, result) if takes_keywords else hook(module, args, result)
+        if given is not None:
+            result = given
+    return result
 
 
 def refuse_several(what: str) -> None:

@@ -11,15 +11,19 @@ from torch.utils.hooks import BackwardHook
 from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.guards.source import NOWHERE, DictOf, Item, Source
+from onegraph.capture.guards.source import NOWHERE, DictOf, Item, Source, Through
 from onegraph.capture.interp.rests import Rest
+from onegraph.capture.pyobject.contents import UNFILLED
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib import private
-from onegraph.torchlib.module_hooks import backward_hook, refuse_several
+from onegraph.torchlib.module_hooks import backward_hook, forward_hooks, hooked_call, is_known, refuse_several
 from onegraph.torchlib.private import has_global_hooks
 
 TABLES = ("_parameters", "_buffers", "_modules")
-HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+#: Tables of hooks that take numbers for meaningless, and the others.
+AROUND = ("_forward_hooks", "_forward_pre_hooks")
+BACKWARD = ("_backward_hooks", "_backward_pre_hooks")
+HOOKS = (*BACKWARD, *AROUND)
 Module = torch.nn.Module
 
 
@@ -40,10 +44,18 @@ def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest: R
     real = tracer.world.real(module)
     if real.__dict__.get("_backward_hooks") and real.__dict__.get("_is_full_backward_hook") is False:
         raise GraphBreak(MODULE_BACKWARD_HOOK, why="of `register_backward_hook`")
-    if has_global_hooks() or has_hooks(real) or got_hooks(tracer.world.attributes(module)):
+    attributes = tracer.world.attributes(module)
+    if has_global_hooks() or got_hooks(attributes):
         return tracer.interpret(private.call_impl, args, kwargs)
+    if has_hooks(real):
+        source = tracer.world.origin.get(id(module))
+        if source is None or not has_plain_hooks(real, attributes):
+            return tracer.interpret(private.call_impl, args, kwargs)
+        guard_hooks(tracer, real, source, BACKWARD)
+        hooks = tracer.world.admit(forward_hooks(real.__dict__), Through(DictOf(source), forward_hooks))
+        return tracer.interpret(hooked_call, (module, hooks, args[1:], kwargs), {})
     if real is not module:
-        guard_hooks(tracer, real, tracer.world.origin[id(module)])
+        guard_hooks(tracer, real, tracer.world.origin[id(module)], HOOKS)
     return tracer.call(tracer.getattr(module, "forward"), args[1:], kwargs, rest)
 
 
@@ -57,10 +69,23 @@ def refuse_several_tensors(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[
     raise GraphBreak(MODULE_BACKWARD_HOOK, why=f"whose {args[0]}")
 
 
-def guard_hooks(tracer: Tracing, module: Module, source: Source) -> None:
-    """Guard that the module at this place has no hooks, and that there are none for all modules."""
+def has_plain_hooks(real: Module, attributes: dict[str, Any]) -> bool:
+    """Whether a module has hooks around its calls only, of which none is called for errors, and at which the program
+    has not looked."""
+    state = real.__dict__
+    others = any(state.get(name) for name in (*BACKWARD, "_forward_hooks_always_called"))
+    return not others and all(attributes.get(name) is UNFILLED and f"{name}_with_kwargs" in state for name in AROUND)
+
+
+@policy(is_known)
+def hooks_are_known(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return tracer.world.attributes(args[0]).get("_forward_hooks") is UNFILLED
+
+
+def guard_hooks(tracer: Tracing, module: Module, source: Source, names: tuple[str, ...]) -> None:
+    """Guard that the module at this place has no such hooks, and that there are none for all modules."""
     tracer.world.guard(NOWHERE, "check", tracer.no_global_hooks)
-    for name in HOOKS:
+    for name in names:
         if name in module.__dict__:
             tracer.world.guard(Item(DictOf(source), name), "length", 0)
 
