@@ -11,22 +11,16 @@ import torch
 import torch.distributed as dist
 
 import onegraph
+from tests.distributed.models import import_what_children_need
 from tests.distributed.processes import two_processes
 from tests.distributed.programs import BREAKING, PROGRAMS, Program
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _imported() -> None:
-    """What each child would import and find out, of how graph breaks are written, too."""
-    # The first two are what torch's own functional collectives import where they are used in eager mode.
-    for name in (
-        "torch._dynamo",
-        "torch.distributed.tensor",
-        "onegraph.capture.policy.distributed",
-        "onegraph.backends",
-    ):
-        import_module(name)
-    onegraph.compile(lambda x: (x.sin() + 1, print(end="")))(torch.ones(2))
+    """What each child would import and find out, torch's own functional collectives in eager mode, too."""
+    import_module("torch._dynamo")
+    import_what_children_need()
 
 
 def settled(value: Any) -> Any:

@@ -24,6 +24,7 @@ from onegraph.autograd import cuts, pieces
 from onegraph.base.errors import GraphBreakError
 from onegraph.capture import capture_frame
 from onegraph.torchlib.data_parallel import Buckets
+from tests.distributed.models import import_what_children_need
 from tests.distributed.processes import two_processes
 
 SMALL = 0.005  # MiB in a bucket: two layers of the networks here
@@ -35,7 +36,7 @@ Compile = Callable[..., Any]
 def _imported() -> None:
     """What DistributedDataParallel imports when one is made takes seconds: here once, not in each process."""
     importlib.import_module("torch._dynamo")
-    importlib.import_module("torch.distributed.fsdp")
+    import_what_children_need()
 
 
 def layers(count: int = 4, width: int = 32) -> nn.Sequential:
@@ -279,15 +280,21 @@ def test_whole_steps_break_at_the_backward_pass() -> None:
 # ---- what runs as it is written --------------------------------------------------------------------------------------
 
 
+def normed() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(32, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
+
+
 def with_buffer_hook(location: Any) -> Callable[[Compile], tuple[Any, Any]]:
     """The hook averages the buffers, in front of the forward pass or behind it."""
 
-    def average(state: Any, buffers: dict[str, torch.Tensor]) -> Any:
-        floats = [buffer.div_(2) for buffer in buffers.values() if buffer.is_floating_point()]
-        return [dist.all_reduce(buffer, async_op=True).get_future() for buffer in floats]
+    def average(state: Any, buffers: dict[str, torch.Tensor]) -> None:
+        for buffer in buffers.values():
+            if buffer.is_floating_point():
+                dist.all_reduce(buffer.div_(2))
 
     def build(compiled: Compile) -> tuple[Any, Any]:
-        ddp = DistributedDataParallel(convolution())
+        ddp = DistributedDataParallel(normed())
         run = compiled(ddp)
         ddp._register_buffer_comm_hook(None, average, location)  # type: ignore[no-untyped-call]
         return run, ddp
@@ -323,9 +330,9 @@ def recorded_the_second_time(compiled: Compile) -> tuple[Any, Any]:
 
 
 OTHERS: dict[str, tuple[Callable[[Compile], tuple[Any, Any]], dict[str, Any]]] = {
-    "hook of buffers": (with_buffer_hook(_BufferCommHookLocation.PRE_FORWARD), {"data": image}),
-    "hook of buffers behind": (with_buffer_hook(_BufferCommHookLocation.POST_FORWARD), {"data": image}),
-    "no such hook": (wrapped(convolution), {"data": image}),
+    "hook of buffers": (with_buffer_hook(_BufferCommHookLocation.PRE_FORWARD), {}),
+    "hook of buffers behind": (with_buffer_hook(_BufferCommHookLocation.POST_FORWARD), {}),
+    "no such hook": (wrapped(normed), {}),
     "delaying": (delaying, {}),
     "called twice": (called_twice, {}),
     "recorded the second time": (recorded_the_second_time, {}),
