@@ -191,7 +191,7 @@ def release_masks(tensor: Tensor) -> int:
     the placement, which later calls share, until the rows are added up.
     """
     with private.DisableTorchFunction():
-        placements = getattr(getattr(tensor, "_spec", None), "placements", ())
+        placements = getattr(tensor, "placements", ())
     masks = [placement.mask_buffer for placement in placements if hasattr(placement, "mask_buffer")]
     for mask in masks:
         mask.release_mask()
