@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_state_dict, set_state_dict
 from torch.distributed.fsdp import (
+    FSDPModule,
     FullyShardedDataParallel,
     MixedPrecision,
     MixedPrecisionPolicy,
@@ -128,6 +129,20 @@ def accumulated(compile: Compile, steps: int = STEPS) -> Any:
     return [*norms, *map(whole, sharded.parameters())]
 
 
+def unsharded_ahead(compile: Compile, steps: int = STEPS) -> Any:
+    """Parameters are gathered before they are needed, as the program says."""
+    sharded = shard(compile_blocks(model(3), compile))
+    first, second, third = [each for each in sharded.modules() if isinstance(each, FSDPModule)][1:]
+    first.set_modules_to_forward_prefetch([second, third])
+    third.set_modules_to_backward_prefetch([second])
+
+    def run(x: Tensor) -> Tensor:
+        sharded.unshard(async_op=True).wait()
+        return sharded(x)
+
+    return train(run, sharded, steps)
+
+
 def steps_compiled(compile: Compile, kind: Any, steps: int = STEPS, **options: Any) -> Any:
     sharded = shard(model())
     optimizer = kind(sharded.parameters(), 1e-2, **options)
@@ -168,6 +183,8 @@ BLOCKS = {
     "after": blocks_after,
     "in place": blocks_in_place,
     "kept whole": partial(blocks_before, reshard_after_forward=False),
+    "resharded to less": partial(blocks_before, reshard_after_forward=1),
+    "unsharded ahead": unsharded_ahead,
     "checkpointed": checkpointed,
     "accumulated": accumulated,
     "checkpointed outside": checkpointed_outside,
@@ -202,7 +219,7 @@ def _imported() -> None:
 
 
 def test_blocks_are_one_graph_each() -> None:
-    quick = ("before", "kept whole", "checkpointed", "accumulated")
+    quick = ("before", "kept whole", "unsharded ahead", "checkpointed", "accumulated")
     for counts in two_processes(compared, {name: BLOCKS[name] for name in quick}):
         for name, (graphs, breaks) in counts.items():
             assert graphs == 1, name

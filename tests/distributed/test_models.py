@@ -88,8 +88,9 @@ def test_they_are_bitwise_eagers_without_kernels(way: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["data", "sharded", "tensor", "sequence", "hybrid", "sharded tensor"])
-def test_four_processes(way: str) -> None:
-    check(cells((way,), (False, True)), size=4)
+@pytest.mark.parametrize("by_blocks", [False, True])
+def test_four_processes(way: str, by_blocks: bool) -> None:
+    check(cells((way,), (by_blocks,)), size=4)
 
 
 # ---- how many versions -----------------------------------------------------------------------------------------------
