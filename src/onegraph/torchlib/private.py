@@ -228,7 +228,7 @@ ATTRIBUTES: tuple[tuple[Any, str], ...] = (
     (torch.Tensor, "_backward_hooks _base _has_symbolic_sizes_strides _is_view _is_zerotensor _version"),
     (torch.UntypedStorage, "_cdata"),
     (torch.autograd.Function, "_backward_cls"),
-    (torch.autograd.Function._backward_cls, "_forward_cls"),  # type: ignore[attr-defined]
+    (torch.autograd.Function._backward_cls, "_forward_cls"),
     (_C._FunctionBase, "_register_hook_dict _sequence_nr"),
     (torch.autocast("cpu"), "_cache_enabled _enabled device fast_dtype"),
     (torch.ops.aten.add.Tensor, "_overloadpacket _schema decompose name namespace tags"),
