@@ -6,6 +6,7 @@ They tell each other through the store by which the group was made, which holds 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,8 @@ import torch.distributed as dist
 from onegraph.base.config import restarts
 from onegraph.torchlib.private import default_store
 
+#: How often this process has begun something.
+BEGUN: Counter[str] = Counter()
 #: The group of the process that this one was forked from, whose connections are not for this one.
 INHERITED: list[Any] = []
 
@@ -31,17 +34,18 @@ def key(what: str) -> str:
 
 
 def begin(what: str) -> None:
-    """Tell the others that this process begins something."""
+    """Tell the others that this process begins something, perhaps once more."""
     if rank() is not None:
+        BEGUN[what] += 1
         with suppress(RuntimeError):  # the store is gone with the process that held it
-            default_store().add(key(what), 1)
+            default_store().add(key(f"{what}/{BEGUN[what]}"), 1)
 
 
 def without(what: str) -> int:
-    """How many processes have not begun it by now; 0 where nobody can say."""
-    if rank() is not None:
+    """How many processes have not begun it by now, as often as this one; 0 where nobody can say."""
+    if rank() is not None and what in BEGUN:
         with suppress(RuntimeError):
-            return dist.get_world_size() - int(default_store().add(key(what), 0))
+            return dist.get_world_size() - int(default_store().add(key(f"{what}/{BEGUN[what]}"), 0))
     return 0
 
 
