@@ -32,8 +32,7 @@ struct GlobalStateObject {
     PyObject *forward_level; /* borrowed from it */
 };
 
-/* Of forward-mode differentiation: PyTorch has it in a global of Python. Borrowed. */
-static PyObject *forward_level(void)
+PyObject *forward_level(void)
 {
     static PyObject *globals, *name;
     if (name == NULL) {

@@ -2,6 +2,7 @@
 #include "onegraph.h"
 #include "kept.h"
 #include "libtorch.h"
+#include "pair.h"
 #include "plan.h"
 #include "tensor.h"
 #include "tensor_make.h"
@@ -135,6 +136,7 @@ static PyMethodDef module_functions[] = {
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS, NULL},
     {"resume", resume_call, METH_O, NULL},
     {"on_failure", on_failure, METH_O, NULL},
+    {"record", (PyCFunction)(void (*)(void))recorded_forward, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -151,7 +153,7 @@ static struct PyModuleDef module_definition = {
 static PyTypeObject *const module_types[] = {
     &Context_Type, &Entry_Type, &GuardProgram_Type, &Region_Type, &Disabled_Type, &TraceHook_Type,
     &TensorSpec_Type, &Memory_Type, &GlobalState_Type, &Plan_Type, &TailCall_Type, &Graph_Type, &Kept_Type,
-    &KeptForEach_Type, &Fact_Type,
+    &KeptForEach_Type, &Fact_Type, &Pair_Type, &Recorded_Type,
 };
 
 PyMODINIT_FUNC PyInit__C(void)
@@ -173,9 +175,10 @@ PyMODINIT_FUNC PyInit__C(void)
             return NULL;
         }
     }
-    PyObject *hand_over = resume_hand_over_new(), *guard_ops = guard_op_rows();
+    PyObject *hand_over = resume_hand_over_new(), *guard_ops = guard_op_rows(), *differentiate = recorded_backward_new();
     if (hand_over == NULL || PyModule_AddObjectRef(module, "hand_over", hand_over) < 0 ||
         guard_ops == NULL || PyModule_AddObjectRef(module, "GUARD_OPS", guard_ops) < 0 ||
+        differentiate == NULL || PyModule_AddObjectRef(module, "differentiate", differentiate) < 0 ||
         PyModule_AddObjectRef(module, "SKIP", og_skip) < 0 ||
         PyModule_AddObjectRef(module, "EAGERLY", og_eagerly) < 0 ||
         PyModule_AddObjectRef(module, "NULL", og_null) < 0) {
@@ -183,5 +186,6 @@ PyMODINIT_FUNC PyInit__C(void)
     }
     Py_XDECREF(hand_over);
     Py_XDECREF(guard_ops);
+    Py_XDECREF(differentiate);
     return module;
 }

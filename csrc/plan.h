@@ -155,6 +155,8 @@ static inline PyObject *plan_object(const PlanObject *plan, int64_t number)
 /* plan_run.c */
 PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *plan_consume(PyObject *self, PyObject *inputs);
+/* The same of as many inputs as it takes, whose references it takes. */
+PyObject *plan_take(PlanObject *plan, PyObject *const *args);
 void scratch_free(Scratch *scratch, int n);
 
 extern PyTypeObject Plan_Type;

@@ -469,15 +469,24 @@ PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObje
     return call_with(plan, args, false);
 }
 
+PyObject *plan_take(PlanObject *plan, PyObject *const *args)
+{
+    Py_ssize_t n_inputs = words_count(plan->inputs, sizeof(Place));
+    if (plan->trial == NULL || trial_begin(plan, args, n_inputs) == 0) {
+        return call_with(plan, args, true);
+    }
+    for (Py_ssize_t i = 0; i < n_inputs; i++) {
+        Py_DECREF(args[i]);
+    }
+    return NULL;
+}
+
 PyObject *plan_consume(PyObject *self, PyObject *inputs)
 {
     PlanObject *plan = (PlanObject *)self;
     Py_ssize_t n_inputs = words_count(plan->inputs, sizeof(Place));
     if (!PyList_CheckExact(inputs) || PyList_GET_SIZE(inputs) != n_inputs) {
         return PyErr_Format(PyExc_TypeError, "the graph takes a list of %zd inputs", n_inputs);
-    }
-    if (plan->trial != NULL && trial_begin(plan, PySequence_Fast_ITEMS(inputs), n_inputs) < 0) {
-        return NULL;
     }
     PyObject **args = PyMem_Malloc((size_t)(n_inputs + 1) * sizeof(PyObject *));
     if (args == NULL) {
@@ -486,10 +495,8 @@ PyObject *plan_consume(PyObject *self, PyObject *inputs)
     for (Py_ssize_t i = 0; i < n_inputs; i++) {
         args[i] = Py_NewRef(PyList_GET_ITEM(inputs, i));
     }
-    PyObject *results = NULL;
-    if (PyList_SetSlice(inputs, 0, n_inputs, NULL) == 0) {
-        results = call_with(plan, args, true);
-    }
+    int emptied = PyList_SetSlice(inputs, 0, n_inputs, NULL);
+    PyObject *results = emptied < 0 ? NULL : plan_take(plan, args);
     PyMem_Free(args);
     return results;
 }

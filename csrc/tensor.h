@@ -41,6 +41,8 @@ extern PyTypeObject GlobalState_Type;
 typedef struct GlobalStateObject GlobalStateObject;
 
 int global_state_holds(GlobalStateObject *state);
+/* Of forward-mode differentiation: PyTorch has it in a global of Python. Borrowed; NULL with an exception set. */
+PyObject *forward_level(void);
 
 /* Tensors are read through libtorch's functions, which never run Python code (libtorch.c). */
 bool tensor_abi_native(void);

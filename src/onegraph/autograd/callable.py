@@ -12,6 +12,7 @@ import torch
 from onegraph import _C
 from onegraph.autograd.freed import with_freed
 from onegraph.autograd.function import Backward, Compiled, CompiledGraph, FirstBucket, Node, Pattern, Stage, note_hooks
+from onegraph.autograd.native import native_pair
 from onegraph.autograd.pieces import Bucket, Stepwise, linked, uses
 from onegraph.autograd.results import is_number
 from onegraph.autograd.runtime import Run, bind
@@ -83,7 +84,7 @@ def compiled_pair(
     late = tuple((position, count) for position, count in spec.written if counters[position] is None)
     recorded = tuple(mutation for mutation in recorded if mutation not in passed.values())
     rest = replace(spec, mutations=recorded, written=late, views=())
-    return unless_watched(bind(rest, with_freed(compiled, spec.freed)), eager)
+    return native_pair(rest, compiled, unless_watched(bind(rest, with_freed(compiled, spec.freed)), eager))
 
 
 def pair_spec(pair: GraphPair, pieces: Mapping[int, Pieces]) -> PairSpec:

@@ -185,3 +185,23 @@ def is_made_right(made: torch.Tensor, view: torch.Tensor) -> bool:
             and view.storage_offset() == 1
             and view.untyped_storage().data_ptr() == made.untyped_storage().data_ptr()
         )
+
+
+def ordinary_keys(read_autograd: Callable[[torch.Tensor], tuple[Any, ...]]) -> int:
+    """The dispatch keys of an ordinary tensor; 0 where libtorch reads anything of autograd wrong."""
+
+    def is_right() -> bool:
+        hooks = private.top_saved_tensors_hooks(True) is not None
+        state = private.count_dispatch_modes(), hooks, torch.is_anomaly_enabled(), private.is_graph_kept()
+        return read_autograd(tensor) == (tensor._version, *state)
+
+    with DisableTorchFunction(), DisableTorchDispatch(), torch.enable_grad():
+        tensor = torch.zeros(2).add_(1).add_(1).requires_grad_()
+        right = [is_right()]
+        with torch.autograd.graph.saved_tensors_hooks(id, id), private.TorchDispatchMode():
+            with torch.autograd.set_detect_anomaly(True):
+                right.append(is_right())
+        product = tensor * 2
+        product.register_hook(lambda _: right.append(is_right()))
+        torch.autograd.grad(product, tensor, torch.ones(2))
+        return private.dispatch_keys(tensor).raw_repr() if right == [True] * 3 else 0

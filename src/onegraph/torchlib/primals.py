@@ -235,12 +235,16 @@ def own_hooks(tensor: Tensor) -> Any:
 
 
 def recorder(
-    function: type[torch.autograd.Function], name: str, noted: Callable[[Any, Tensor], object] = lambda *_: None
+    function: type[torch.autograd.Function],
+    name: str,
+    noted: Callable[[Any, Tensor], object] = lambda *_: None,
+    backward: Any = None,
 ) -> Callable[..., Any]:
     """Records a node of this name, whose hooks of a result are called where it has a gradient, as eager's are.
 
     It is `function.apply` without its preparations for transforms of functions, of which there are none. `noted` is
-    told of each result that gets hooks, with its node.
+    told of each result that gets hooks, with its node. `backward` is what the engine calls, which is not
+    `function.backward` then.
     """
     made: Any = type(function.__name__, (function,), {})
     made._backward_cls.__name__ = name
@@ -251,6 +255,8 @@ def recorder(
         noted(node, tensor)
 
     made._backward_cls._register_hook_dict = register_hooks
+    if backward is not None:
+        made._backward_cls.apply = backward
     record: Callable[..., Any] = super(torch.autograd.Function, made).apply
     return record
 
