@@ -19,7 +19,7 @@ typedef struct {
     PyObject *record;    /* record(recorded, *reached): the `apply` of a torch.autograd.Function */
     PyObject *otherwise; /* otherwise(*inputs): the same call, in Python */
     PyObject *later;     /* later(ctx, *tangents): the same backward pass, in Python */
-    PyObject *probe;     /* probe(tensor): a tensor that counts the writes to it, and the shape that it has */
+    PyObject *probe;     /* probe(tensor): one without memory that counts the writes to it, and the shape that it has */
     PyObject *laid_out;  /* laid_out(tensor, strides) */
     PyObject *gradient;  /* gradient(place, results, laid, given) */
     PyObject *owner;     /* for Python */
@@ -44,7 +44,7 @@ typedef struct {
     PairObject *pair;
     PyObject *inputs; /* tuples; NULL: a pass has let go of them, or Python has taken over */
     PyObject *kept;
-    PyObject *probes; /* of pairs, as `probe` gives them */
+    PyObject *probes; /* what `probe` gives, or the tensor itself */
     PyObject *results; /* while the node is made, borrowed */
     bool taken_over;
     int64_t numbers[];

@@ -4,8 +4,11 @@
 #include "libtorch.h"
 #include "pair.h"
 #include "tensor.h"
+#include "tensor_make.h"
 #include <stddef.h>
 #include <structmember.h>
+
+enum { SMALL_PROBE = 16 << 10 }; /* bytes, about */
 
 static const char name_of_recorded[] = "recorded"; /* the attribute of the node that has it */
 
@@ -35,8 +38,17 @@ static Py_ssize_t layout_of(PyObject *tensor, const int64_t **strides)
     return (Py_ssize_t)ndim;
 }
 
-/* What is kept. Of a result that the caller is given, it is the same without the history that it will get, in which it
-   would keep itself; both count their writes together. */
+/* The same without the history that it will get; both count their writes together. */
+static PyObject *detached(PyObject *result)
+{
+    static PyObject *name;
+    if (name == NULL && (name = PyUnicode_InternFromString("detach")) == NULL) {
+        return NULL;
+    }
+    return PyObject_CallMethodNoArgs(result, name);
+}
+
+/* What is kept: results that the caller is given without their history, in which the node would keep itself. */
 static PyObject *kept_of(const PairObject *pair, PyObject *inputs, PyObject *results)
 {
     PyObject *kept = PyTuple_New(pair->kept.n);
@@ -47,23 +59,27 @@ static PyObject *kept_of(const PairObject *pair, PyObject *inputs, PyObject *res
     for (Py_ssize_t i = 0; kept != NULL && i < pair->shown.n; i++) {
         PyObject *value = PyTuple_GET_ITEM(kept, pair->shown.at[i]);
         if (is_tensor(value)) {
-            PyObject *detached = PyObject_CallMethod(value, "detach", NULL);
-            if (detached == NULL) {
+            PyObject *other = detached(value);
+            if (other == NULL) {
                 Py_CLEAR(kept);
                 break;
             }
-            PyTuple_SET_ITEM(kept, pair->shown.at[i], detached);
+            PyTuple_SET_ITEM(kept, pair->shown.at[i], other);
             Py_DECREF(value);
         }
     }
     return kept;
 }
 
+/* What counts the writes to results that are not kept. A small one is kept for that, which costs less than a tensor
+   without its memory. */
 static PyObject *probes_of(const PairObject *pair, PyObject *results)
 {
     PyObject *probes = PyTuple_New(pair->probed.n);
     for (Py_ssize_t i = 0; probes != NULL && i < pair->probed.n; i++) {
-        PyObject *probe = PyObject_CallOneArg(pair->probe, PyTuple_GET_ITEM(results, pair->probed.at[i]));
+        PyObject *result = PyTuple_GET_ITEM(results, pair->probed.at[i]);
+        bool small = is_tensor(result) && tensor_bytes(result) <= SMALL_PROBE;
+        PyObject *probe = small ? detached(result) : PyObject_CallOneArg(pair->probe, result);
         if (probe == NULL) {
             Py_CLEAR(probes);
         } else {
@@ -86,7 +102,8 @@ static void read_versions(const RecordedObject *self, int64_t *out)
         *out++ = version_of(PyTuple_GET_ITEM(self->kept, pair->shown.at[i]));
     }
     for (Py_ssize_t i = 0; i < pair->probed.n; i++) {
-        *out++ = version_of(PyTuple_GET_ITEM(PyTuple_GET_ITEM(self->probes, i), 0));
+        PyObject *probe = PyTuple_GET_ITEM(self->probes, i);
+        *out++ = version_of(PyTuple_CheckExact(probe) ? PyTuple_GET_ITEM(probe, 0) : probe);
     }
 }
 
@@ -192,7 +209,7 @@ static PyObject *numbers_tuple(const int64_t *numbers, Py_ssize_t n)
     return tuple;
 }
 
-/* The tangents as the backward graph takes them; NULL if it cannot take one, without an exception. */
+/* The tangents as the backward graph takes them; NULL if it cannot take one. */
 static PyObject *laid_tangents(const RecordedObject *self, PyObject *const *tangents)
 {
     const PairObject *pair = self->pair;
@@ -220,7 +237,6 @@ static PyObject *laid_tangents(const RecordedObject *self, PyObject *const *tang
             wanted += 1 + ndim;
         }
     }
-    PyErr_Clear();
     return laid;
 }
 
@@ -261,6 +277,14 @@ static void let_go(RecordedObject *self)
     }
 }
 
+/* Python tries once more, and says why it fails. An interrupt is no failure. */
+static void forget_failure(void)
+{
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear();
+    }
+}
+
 /* The gradients by the backward graph; NULL without an exception where Python is to make the pass. */
 static PyObject *differentiate(RecordedObject *self, PyObject *const *tangents)
 {
@@ -271,6 +295,7 @@ static PyObject *differentiate(RecordedObject *self, PyObject *const *tangents)
     PyObject *laid = laid_tangents(self, tangents), *gradients = NULL;
     if (laid == NULL || self->kept == NULL || !is_untouched(self)) { /* Python of torch has run, and may do anything */
         Py_XDECREF(laid);
+        forget_failure();
         return NULL;
     }
     Py_ssize_t n_kept = pair->kept.n, n_tangents = pair->followed.n;
@@ -299,8 +324,8 @@ static PyObject *differentiate(RecordedObject *self, PyObject *const *tangents)
     Py_XDECREF(given);
     Py_DECREF(plan);
     Py_DECREF(laid);
-    if (gradients == NULL && !last && PyErr_ExceptionMatches(PyExc_Exception)) {
-        PyErr_Clear(); /* Python tries once more, and says why it fails */
+    if (gradients == NULL && !last) {
+        forget_failure();
     }
     return gradients;
 }
@@ -363,7 +388,7 @@ static PyObject *layouts_of(const RecordedObject *self)
 
 static PyObject *or_none(PyObject *object) { return object == NULL ? Py_None : object; }
 
-static PyObject *take_over(RecordedObject *self, PyObject *UNUSED(ignored))
+static PyObject *recorded_values(RecordedObject *self, PyObject *UNUSED(ignored))
 {
     if (self->taken_over) {
         Py_RETURN_NONE;
@@ -375,11 +400,14 @@ static PyObject *take_over(RecordedObject *self, PyObject *UNUSED(ignored))
     }
     Py_XDECREF(versions);
     Py_XDECREF(layouts);
-    if (found != NULL) {
-        self->taken_over = true;
-        let_go(self);
-    }
     return found;
+}
+
+static PyObject *recorded_take_over(RecordedObject *self, PyObject *UNUSED(ignored))
+{
+    self->taken_over = true;
+    let_go(self);
+    Py_RETURN_NONE;
 }
 
 /* ---- the type ---- */
@@ -410,7 +438,8 @@ static void recorded_dealloc(RecordedObject *self)
 }
 
 static PyMethodDef recorded_methods[] = {
-    {"take_over", (PyCFunction)take_over, METH_NOARGS, NULL},
+    {"values", (PyCFunction)recorded_values, METH_NOARGS, NULL},
+    {"take_over", (PyCFunction)recorded_take_over, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

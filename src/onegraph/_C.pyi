@@ -241,6 +241,70 @@ class Plan:
     def consume(self, inputs: list[Any], /) -> tuple[Any, ...]:
         """As a call with the inputs of a list, which are taken out of it: each lives as long as it is needed."""
 
+@final
+class Pair:
+    """The graphs of a pair as a function that records gradients: called with the inputs of `forward`, it returns the
+    `outputs` among its results, of which those in `followed` have a node of autograd behind them.
+
+    The node is made by `record`, the `apply` of a `torch.autograd.Function` whose `forward` is `_C.record`, and whose
+    node has `_C.differentiate` as its `apply`; it gives the `gradients` of the `reached` inputs: result n of the
+    backward graph, or tangent n as -n - 1; or what `gradient` makes of the part in `parts`, if that is not None.
+    `kept` is what the backward graph takes in front of the tangents: input n, or result n as -n - 1; those at the
+    positions `shown` are also given to the caller. Nobody may write to the results in `probed` either. `frees`: a pass
+    frees what is kept. Unusual calls are `otherwise`'s, unusual passes are `later`'s. Raises NotImplementedError where
+    this torch has not what it needs.
+    """
+
+    def __new__(
+        cls,
+        *,
+        forward: Plan,
+        record: Callable[..., Any],
+        otherwise: Callable[..., Any],
+        later: Callable[..., Any],
+        probe: Callable[[Any], tuple[Any, Any]],
+        laid_out: Callable[[Any, tuple[int, ...]], Any],
+        gradient: Callable[..., Any],
+        owner: Any,
+        outputs: tuple[int, ...],
+        followed: tuple[int, ...],
+        reached: tuple[int, ...],
+        kept: tuple[int, ...],
+        shown: tuple[int, ...],
+        probed: tuple[int, ...],
+        gradients: tuple[int, ...],
+        parts: tuple[Any, ...],
+        frees: bool,
+    ) -> Pair: ...
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
+    def differentiate_by(self, plan: Plan, /) -> None:
+        """Ordinary passes are made by this backward graph from now on."""
+
+    @property
+    def backward(self) -> Plan | None: ...
+    @property
+    def owner(self) -> Any: ...
+
+@final
+class Recorded:
+    """What a node of autograd keeps of one call of a `pair`."""
+
+    def values(self) -> tuple[Any, ...] | None:
+        """The inputs, what the backward graph takes and the probes (None: a pass has let go of them), the versions of
+        all three, and the strides of the followed results. None: they were taken over."""
+
+    def take_over(self) -> None:
+        """Let go of all that, which Python has: C makes no pass over this node any more."""
+
+    @property
+    def pair(self) -> Pair: ...
+
+def record(ctx: Any, recorded: Recorded, /, *reached: Any) -> tuple[Any, ...]:
+    """The forward of a native node."""
+
+def differentiate(ctx: Any, /, *tangents: Any) -> tuple[Any, ...]:
+    """The `apply` of a native node, which binds as a function does."""
+
 def current_context() -> Context | None:
     """The Context of the region that runs in this thread."""
 

@@ -7,7 +7,6 @@ node stays with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +36,7 @@ def native_pair(rest: CallSpec, compiled: Compiled, otherwise: Run) -> Run:
     try:
         pair = _C.Pair(
             forward=compiled.forward,
-            record=recorder(Recorded, node.half.name, noted, _C.differentiate),
+            record=recorder(NativeNode, node.half.name, noted, _C.differentiate),
             otherwise=otherwise,
             later=later,
             probe=probe,
@@ -87,10 +86,10 @@ def use(pair: _C.Pair) -> None:
         pair.differentiate_by(plan)
 
 
-class Recorded(CompiledGraph):
-    """The node that C makes, as `recorded` says."""
+class NativeNode(CompiledGraph):
+    """The node that C makes. Its attribute `recorded` has what it keeps, as long as Python has not taken over."""
 
-    forward = staticmethod(_C.record)
+    forward = staticmethod(_C.record)  # type: ignore[assignment]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
@@ -113,10 +112,10 @@ def later(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
 
 def take_over(ctx: Any) -> None:
     """Have the node keep what Python knows how to use: see `Call.keep`."""
-    recorded = ctx.recorded.take_over()
-    if recorded is None:
+    values = ctx.recorded.values()
+    if values is None:
         return
-    inputs, kept, probes, versions, ctx.layouts = recorded
+    inputs, kept, probes, versions, ctx.layouts = values
     graph, ctx.node = ctx.recorded.pair.owner
     node: Node = ctx.node
     ctx.hooked = False
@@ -126,12 +125,15 @@ def take_over(ctx: Any) -> None:
         call.inputs, call.left = None, 0
         ctx.kept = [GONE] * len(node.saved.places)
         ctx.passed, ctx.freed = frozenset(range(len(node.results))), node.half.frees
-        return
-    ctx.kept, ctx.passed, ctx.freed = [*kept], frozenset(), frozenset()
-    call.versions, counted = [*versions[: len(inputs)]], versions[len(inputs) :]
-    for at, version in zip(node.shown, counted, strict=False):
-        if isinstance(kept[at], Tensor):
-            tensor, shape = probe(kept[at])
-            call.probes[node.saved.places[at]] = tensor, version, shape
-    for place, version, (tensor, shape) in zip(probed(graph, node), counted[len(node.shown) :], probes, strict=True):
-        call.probes[place] = tensor, version, shape
+    else:
+        ctx.kept, ctx.passed, ctx.freed = [*kept], frozenset(), frozenset()
+        call.versions, counted = [*versions[: len(inputs)]], versions[len(inputs) :]
+        for at, version in zip(node.shown, counted, strict=False):
+            if isinstance(kept[at], Tensor):
+                tensor, shape = probe(kept[at])
+                call.probes[node.saved.places[at]] = tensor, version, shape
+        behind = counted[len(node.shown) :]
+        for place, version, probe_or_result in zip(probed(graph, node), behind, probes, strict=True):
+            tensor, shape = probe_or_result if isinstance(probe_or_result, tuple) else probe(probe_or_result)
+            call.probes[place] = tensor, version, shape
+    ctx.recorded.take_over()

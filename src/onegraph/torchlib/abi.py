@@ -198,7 +198,7 @@ def ordinary_keys(read_autograd: Callable[[torch.Tensor], tuple[Any, ...]]) -> i
     with DisableTorchFunction(), DisableTorchDispatch(), torch.enable_grad():
         tensor = torch.zeros(2).add_(1).add_(1).requires_grad_()
         right = [is_right()]
-        with torch.autograd.graph.saved_tensors_hooks(id, id), private.TorchDispatchMode():
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t), private.TorchDispatchMode():
             with torch.autograd.set_detect_anomaly(True):
                 right.append(is_right())
         product = tensor * 2

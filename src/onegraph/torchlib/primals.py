@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import weakref
 from collections import OrderedDict
@@ -234,6 +235,10 @@ def own_hooks(tensor: Tensor) -> Any:
     return tensor._backward_hooks
 
 
+#: What torch asks a function for in each call, by names that Python's cache of attributes does not know: found at once.
+_ASKED = "forward", "setup_context", "boxed_grads_call", "clear_saved_tensors_on_access"
+
+
 def recorder(
     function: type[torch.autograd.Function],
     name: str,
@@ -246,7 +251,7 @@ def recorder(
     told of each result that gets hooks, with its node. `backward` is what the engine calls, which is not
     `function.backward` then.
     """
-    made: Any = type(function.__name__, (function,), {})
+    made: Any = type(function.__name__, (function,), {n: inspect.getattr_static(function, n, False) for n in _ASKED})
     made._backward_cls.__name__ = name
 
     def register_hooks(node: Any, tensor: Tensor) -> None:
