@@ -85,8 +85,9 @@ static PyObject *pair_call(PyObject *object, PyObject *const *args, size_t nargs
     for (Py_ssize_t i = 0; inputs != NULL && i < n; i++) {
         PyTuple_SET_ITEM(inputs, i, Py_NewRef(args[i]));
     }
-    PyObject *results = inputs == NULL ? NULL : run_forward(self, args);
-    RecordedObject *recorded = results == NULL ? NULL : recorded_new(self, inputs, results);
+    PyObject *random = self->draws == Py_None ? Py_NewRef(Py_None) : PyObject_CallNoArgs(self->draws);
+    PyObject *results = inputs == NULL || random == NULL ? NULL : run_forward(self, args);
+    RecordedObject *recorded = results == NULL ? NULL : recorded_new(self, inputs, results, random);
     if (recorded != NULL) {
         recorded->results = results;
         passed = record(self, recorded, args);
@@ -98,6 +99,7 @@ static PyObject *pair_call(PyObject *object, PyObject *const *args, size_t nargs
     Py_XDECREF(passed);
     Py_XDECREF(recorded);
     Py_XDECREF(results);
+    Py_XDECREF(random);
     Py_XDECREF(inputs);
     return outputs;
 }
@@ -137,13 +139,13 @@ static Py_ssize_t plan_results(const PlanObject *plan)
 
 static PyObject *pair_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"forward", "record", "otherwise", "later", "probe", "laid_out", "gradient", "owner", "outputs",
+    static char *names[] = {"forward", "record", "otherwise", "later", "probe", "laid_out", "gradient", "draws", "owner", "outputs",
                             "followed", "reached", "kept", "shown", "probed", "gradients", "parts", "frees", NULL};
-    PyObject *forward, *record, *otherwise, *later, *probe, *laid_out, *gradient, *owner, *parts;
+    PyObject *forward, *record, *otherwise, *later, *probe, *laid_out, *gradient, *draws, *owner, *parts;
     PyObject *outputs, *followed, *reached, *kept, *shown, *probed, *gradients;
     int frees;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOOOOOOO!O!O!O!O!O!O!O!p:Pair", names, &Plan_Type, &forward, &record,
-                                     &otherwise, &later, &probe, &laid_out, &gradient, &owner, &PyTuple_Type, &outputs,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!OOOOOOOOO!O!O!O!O!O!O!O!p:Pair", names, &Plan_Type, &forward, &record,
+                                     &otherwise, &later, &probe, &laid_out, &gradient, &draws, &owner, &PyTuple_Type, &outputs,
                                      &PyTuple_Type, &followed, &PyTuple_Type, &reached, &PyTuple_Type, &kept,
                                      &PyTuple_Type, &shown, &PyTuple_Type, &probed, &PyTuple_Type, &gradients,
                                      &PyTuple_Type, &parts, &frees)) {
@@ -166,6 +168,7 @@ static PyObject *pair_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->probe = Py_NewRef(probe);
     self->laid_out = Py_NewRef(laid_out);
     self->gradient = Py_NewRef(gradient);
+    self->draws = Py_NewRef(draws);
     self->owner = Py_NewRef(owner);
     self->parts = Py_NewRef(parts);
     self->frees = frees;
@@ -193,6 +196,7 @@ static int pair_traverse(PairObject *self, visitproc visit, void *arg)
     Py_VISIT(self->probe);
     Py_VISIT(self->laid_out);
     Py_VISIT(self->gradient);
+    Py_VISIT(self->draws);
     Py_VISIT(self->owner);
     Py_VISIT(self->parts);
     return 0;
@@ -209,6 +213,7 @@ static void pair_dealloc(PairObject *self)
     Py_XDECREF(self->probe);
     Py_XDECREF(self->laid_out);
     Py_XDECREF(self->gradient);
+    Py_XDECREF(self->draws);
     Py_XDECREF(self->owner);
     Py_XDECREF(self->parts);
     Indices *all[] = {&self->outputs, &self->followed, &self->reached, &self->kept, &self->shown, &self->probed,

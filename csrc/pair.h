@@ -22,6 +22,7 @@ typedef struct {
     PyObject *probe;     /* probe(tensor): one without memory that counts the writes to it, and the shape that it has */
     PyObject *laid_out;  /* laid_out(tensor, strides) */
     PyObject *gradient;  /* gradient(place, results, laid, given) */
+    PyObject *draws;     /* draws(): the state of the random numbers that the graph draws; None: it draws none */
     PyObject *owner;     /* for Python */
     PyObject *parts;     /* of each gradient that is not just a result or a tangent, what `gradient` asks; else None */
     Indices outputs;     /* the results that the caller is given */
@@ -45,6 +46,7 @@ typedef struct {
     PyObject *inputs; /* tuples; NULL: a pass has let go of them, or Python has taken over */
     PyObject *kept;
     PyObject *probes; /* what `probe` gives, or the tensor itself */
+    PyObject *random; /* what `draws` gave; None: nothing was asked for */
     PyObject *results; /* while the node is made, borrowed */
     bool taken_over;
     int64_t numbers[];
@@ -52,8 +54,9 @@ typedef struct {
 
 extern PyTypeObject Recorded_Type;
 
-/* recorded.c: of a call with these inputs and results; NULL with an exception set. */
-RecordedObject *recorded_new(PairObject *pair, PyObject *inputs, PyObject *results);
+/* recorded.c: of a call with these inputs and results, before which random numbers were in this state; NULL with an
+   exception set. */
+RecordedObject *recorded_new(PairObject *pair, PyObject *inputs, PyObject *results, PyObject *random);
 /* The forward of the torch.autograd.Function, and the `apply` of its node, which is bound to it. */
 PyObject *recorded_forward(PyObject *module, PyObject *const *args, Py_ssize_t n);
 PyObject *recorded_backward_new(void);

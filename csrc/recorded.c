@@ -109,7 +109,7 @@ static void read_versions(const RecordedObject *self, int64_t *out)
 
 static Py_ssize_t count_versions(const PairObject *pair) { return pair->n_inputs + pair->shown.n + pair->probed.n; }
 
-RecordedObject *recorded_new(PairObject *pair, PyObject *inputs, PyObject *results)
+RecordedObject *recorded_new(PairObject *pair, PyObject *inputs, PyObject *results, PyObject *random)
 {
     Py_ssize_t numbers = count_versions(pair);
     const int64_t *strides;
@@ -126,6 +126,7 @@ RecordedObject *recorded_new(PairObject *pair, PyObject *inputs, PyObject *resul
     }
     self->pair = (PairObject *)Py_NewRef(pair);
     self->inputs = Py_NewRef(inputs);
+    self->random = Py_NewRef(random);
     self->kept = kept_of(pair, inputs, results);
     self->probes = self->kept == NULL ? NULL : probes_of(pair, results);
     if (self->probes == NULL) {
@@ -270,8 +271,8 @@ static PyObject *gradients_of(const PairObject *pair, PyObject *results, PyObjec
 
 static void let_go(RecordedObject *self)
 {
-    PyObject *all[] = {self->inputs, self->kept, self->probes};
-    self->inputs = self->kept = self->probes = NULL; /* all at once: what dies may look */
+    PyObject *all[] = {self->inputs, self->kept, self->probes, self->random};
+    self->inputs = self->kept = self->probes = self->random = NULL; /* all at once: what dies may look */
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         Py_XDECREF(all[i]);
     }
@@ -396,7 +397,8 @@ static PyObject *recorded_values(RecordedObject *self, PyObject *UNUSED(ignored)
     PyObject *versions = numbers_tuple(self->numbers, count_versions(self->pair)), *layouts = layouts_of(self);
     PyObject *found = NULL;
     if (versions != NULL && layouts != NULL) {
-        found = PyTuple_Pack(5, or_none(self->inputs), or_none(self->kept), or_none(self->probes), versions, layouts);
+        found = PyTuple_Pack(6, or_none(self->inputs), or_none(self->kept), or_none(self->probes), versions, layouts,
+                             or_none(self->random));
     }
     Py_XDECREF(versions);
     Py_XDECREF(layouts);
@@ -418,6 +420,7 @@ static int recorded_traverse(RecordedObject *self, visitproc visit, void *arg)
     Py_VISIT(self->inputs);
     Py_VISIT(self->kept);
     Py_VISIT(self->probes);
+    Py_VISIT(self->random);
     return 0;
 }
 

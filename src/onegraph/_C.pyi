@@ -250,7 +250,8 @@ class Pair:
     node has `_C.differentiate` as its `apply`; it gives the `gradients` of the `reached` inputs: result n of the
     backward graph, or tangent n as -n - 1; or what `gradient` makes of the part in `parts`, if that is not None.
     `kept` is what the backward graph takes in front of the tangents: input n, or result n as -n - 1; those at the
-    positions `shown` are also given to the caller. Nobody may write to the results in `probed` either. `frees`: a pass
+    positions `shown` are also given to the caller. Nobody may write to the results in `probed` either. What
+    `draws` gives is kept, too. `frees`: a pass
     frees what is kept. Unusual calls are `otherwise`'s, unusual passes are `later`'s. Raises NotImplementedError where
     this torch has not what it needs.
     """
@@ -265,6 +266,7 @@ class Pair:
         probe: Callable[[Any], tuple[Any, Any]],
         laid_out: Callable[[Any, tuple[int, ...]], Any],
         gradient: Callable[..., Any],
+        draws: Callable[[], Any] | None,
         owner: Any,
         outputs: tuple[int, ...],
         followed: tuple[int, ...],
@@ -291,7 +293,7 @@ class Recorded:
 
     def values(self) -> tuple[Any, ...] | None:
         """The inputs, what the backward graph takes and the probes (None: a pass has let go of them), the versions of
-        all three, and the strides of the followed results. None: they were taken over."""
+        all three, the strides of the followed results, and what `draws` gave. None: they were taken over."""
 
     def take_over(self) -> None:
         """Let go of all that, which Python has: C makes no pass over this node any more."""

@@ -28,7 +28,7 @@ def native_pair(rest: CallSpec, compiled: Compiled, otherwise: Run) -> Run:
         return otherwise
     if compiled.mutations or compiled.counts or compiled.written or compiled.views or compiled.passed:
         return otherwise
-    if compiled.random or compiled.functions:
+    if compiled.functions:
         return otherwise
     (node,) = compiled.nodes
     kept = [place.index if isinstance(place, Input) else -place.index - 1 for place in node.saved.places]
@@ -42,6 +42,7 @@ def native_pair(rest: CallSpec, compiled: Compiled, otherwise: Run) -> Run:
             probe=probe,
             laid_out=as_laid_out,
             gradient=gradient,
+            draws=torch.get_rng_state if compiled.random else None,
             owner=(compiled, node),
             outputs=tuple(outputs),
             followed=node.results,
@@ -115,12 +116,12 @@ def take_over(ctx: Any) -> None:
     values = ctx.recorded.values()
     if values is None:
         return
-    inputs, kept, probes, versions, ctx.layouts = values
+    inputs, kept, probes, versions, ctx.layouts, random = values
     graph, ctx.node = ctx.recorded.pair.owner
     node: Node = ctx.node
     ctx.hooked = False
     ctx.call = call = Call(graph, inputs or ())
-    call.given = ()
+    call.given, call.random = (), random
     if inputs is None:  # a pass over all results has let go of them
         call.inputs, call.left = None, 0
         ctx.kept = [GONE] * len(node.saved.places)
