@@ -475,16 +475,15 @@ PyObject *plan_take(PlanObject *plan, PyObject *const *args)
     if (plan->trial == NULL || trial_begin(plan, args, n_inputs) == 0) {
         return call_with(plan, args, true);
     }
-    for (Py_ssize_t i = 0; i < n_inputs; i++) {
-        Py_DECREF(args[i]);
+    while (n_inputs > 0) {
+        Py_DECREF(args[--n_inputs]);
     }
     return NULL;
 }
 
 PyObject *plan_consume(PyObject *self, PyObject *inputs)
 {
-    PlanObject *plan = (PlanObject *)self;
-    Py_ssize_t n_inputs = words_count(plan->inputs, sizeof(Place));
+    Py_ssize_t n_inputs = words_count(((PlanObject *)self)->inputs, sizeof(Place));
     if (!PyList_CheckExact(inputs) || PyList_GET_SIZE(inputs) != n_inputs) {
         return PyErr_Format(PyExc_TypeError, "the graph takes a list of %zd inputs", n_inputs);
     }
@@ -495,8 +494,7 @@ PyObject *plan_consume(PyObject *self, PyObject *inputs)
     for (Py_ssize_t i = 0; i < n_inputs; i++) {
         args[i] = Py_NewRef(PyList_GET_ITEM(inputs, i));
     }
-    int emptied = PyList_SetSlice(inputs, 0, n_inputs, NULL);
-    PyObject *results = emptied < 0 ? NULL : plan_take(plan, args);
+    PyObject *results = PyList_SetSlice(inputs, 0, n_inputs, NULL) < 0 ? NULL : plan_take((PlanObject *)self, args);
     PyMem_Free(args);
     return results;
 }
