@@ -19,7 +19,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import onegraph
 from onegraph import _C
+from onegraph.autograd.native import probe, take_over
+from onegraph.autograd.runtime import as_laid_out
 from onegraph.torchlib import abi
+from tests.faults.raising import Instead
 
 OPTIONS = {"smallest_recorded_graph": 0}
 Function = Callable[..., Any]
@@ -479,6 +482,29 @@ def test_a_pass_that_fails(keep: bool) -> None:
         torch.testing.assert_close(x.grad, 4 * x.cos().detach())
     else:
         assert "a second time" in error_of(y.backward)
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+@pytest.mark.parametrize("function", [as_laid_out, probe, take_over], ids=lambda function: function.__name__)
+def test_an_error_of_ours_is_not_seen_and_an_interrupt_is(function: Any, error: type[BaseException]) -> None:
+    def act() -> None:
+        raise error
+
+    compiled = onegraph.compile(lambda x: (x.cos(), x.sin().exp()), options=OPTIONS)
+    x = given()
+    found = torch.autograd.grad(compiled(x), x, [torch.ones(2, 3)] * 2)
+    y, z = compiled(x)
+    instead = Instead(function, act)
+    try:
+        torch.autograd.grad([y, z], x, [torch.ones(3, 2).t()] * 2, retain_graph=True)
+        assert function is not as_laid_out or error is MemoryError
+        y.register_hook(lambda gradient: None)
+        assert function is as_laid_out
+    except error:
+        assert function is not as_laid_out or error is KeyboardInterrupt
+    finally:
+        instead.restore()
+    torch.testing.assert_close(torch.autograd.grad([y, z], x, [torch.ones(2, 3)] * 2), found)
 
 
 def test_what_libtorch_reads_wrong_is_not_used() -> None:
