@@ -27,6 +27,7 @@ from benchmarks.report import RESULTS, print_tables, save
 
 SUITES = {
     "calls": calls.run,
+    "calls_recorded": calls.run_recorded,
     "cold": cold.run,
     "warm": warm.run,
     "kernels": kernels.run,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import thread_time
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.contenders import CONTENDERS, reset
-from benchmarks.measure import Result, Settings, interleaved
+from benchmarks.measure import Result, Run, Settings, interleaved
 
 SCALE = 2.0
 
@@ -43,13 +44,49 @@ def cases() -> Iterator[tuple[str, Callable[..., object], tuple[Tensor, ...]]]:
     yield "MLP 4 x 8", mlp(), (torch.randn(1, 8),)
 
 
+def with_args(args: tuple[Tensor, ...], run: Callable[..., object]) -> Run:
+    return partial(run, *args)
+
+
+def with_pass(args: tuple[Tensor, ...], leaves: tuple[Tensor, ...], tangent: Tensor, run: Callable[..., Any]) -> Run:
+    return lambda: torch.autograd.grad(run(*args), leaves, tangent)
+
+
 def run(settings: Settings) -> Iterator[Result]:
+    for name, target, args in cases():
+        with torch.no_grad():
+            yield measured("calls", name, target, settings, partial(with_args, args))
+
+
+def run_recorded(settings: Settings) -> Iterator[Result]:
+    """Calls that record gradients, alone and with their backward passes."""
+    x, y = (torch.randn(8, requires_grad=True) for _ in range(2))
+    net, row = mlp().train(), torch.randn(1, 8)
+    works: list[tuple[str, Callable[..., Tensor], tuple[Tensor, ...], tuple[Tensor, ...]]] = [
+        ("x + 1", plus_one, (x,), (x,)),
+        ("five operations", chain, (x, y), (x, y)),
+        ("MLP 4 x 8", net, (row,), tuple(net.parameters())),
+    ]
+    for name, target, args, leaves in works:
+        tangent = torch.ones_like(target(*args))
+        yield measured("calls_recorded", name, target, settings, partial(with_args, args))
+        yield measured(
+            "calls_recorded",
+            f"{name}, forward and backward",
+            target,
+            settings,
+            partial(with_pass, args, leaves, tangent),
+        )
+
+
+def measured(
+    suite: str, name: str, target: Callable[..., object], settings: Settings, made: Callable[[Any], Run]
+) -> Result:
     """Always with one thread and its CPU time: there is nothing to share out here."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    for name, target, args in cases():
-        with torch.no_grad():
-            runs = {key: partial(compile(target), *args) for key, compile in CONTENDERS.items()}
-            yield Result("calls", name, "us", interleaved(runs, settings.rounds(31), thread_time))
-        reset()
+    runs = {key: made(compile(target)) for key, compile in CONTENDERS.items()}
+    result = Result(suite, name, "us", interleaved(runs, settings.rounds(31), thread_time))
+    reset()
     torch.set_num_threads(threads)
+    return result

@@ -23,6 +23,7 @@ RESULTS = Path(__file__).with_name("results")
 SCALE = {"s": 1.0, "ms": 1e3, "us": 1e6, "MB": 1e-6}
 TITLES = {
     "calls": "Call overhead: microseconds per call, CPU time of one thread",
+    "calls_recorded": "Call overhead where gradients are recorded: microseconds, CPU time of one thread",
     "cold": "Cold compile: seconds of the first call in a new process",
     "warm": "Warm starts: CPU-seconds of the first calls beyond importing and building, without caches and with them",
     "kernels": "Kernels: milliseconds",
