@@ -88,9 +88,10 @@ def saved_behind(loss: Tensor) -> Iterator[Tensor]:
             continue
         seen.add(node)
         pending += [source for source, _ in node.next_functions]
-        # Ours keeps what it saves in a list, which it frees piece by piece.
+        # Ours keeps what it saves in C, or in a list, which it frees piece by piece.
         names = [name for name in dir(node) if name.startswith("_saved_") or name in ("saved_tensors", "kept")]
-        for value in (getattr(node, name) for name in names):
+        recorded = node.recorded.values() if hasattr(node, "recorded") else None
+        for value in (*(getattr(node, name) for name in names), *(recorded or ())):
             yield from (t for t in (value if isinstance(value, tuple | list) else (value,)) if isinstance(t, Tensor))
 
 

@@ -16,8 +16,8 @@ FEW_ELEMENTS = 1 << 13
 def is_too_small(module: torch.fx.GraphModule, least: int) -> bool:
     """Whether a graph has fewer operators than `least`, all of them on little.
 
-    To call a compiled graph in eager's autograd, forward and backward, takes as long as two such operators where C makes
-    its node, else as five; to compile one of few operators takes as long as thousands of its calls. Of sizes that
+    To call a compiled graph in eager's autograd, forward and backward, takes as long as two such operators where C
+    makes its node, else as five; to compile one of few operators takes as long as thousands of its calls. Of sizes that
     change, those of this trace count, for one operator: with others there is nothing that it would be fused with.
     """
     calls = [node for node in module.graph.nodes if node.op.startswith("call") and node.target is not operator.getitem]
