@@ -215,6 +215,9 @@ extern PyTypeObject Region_Type;
 extern PyTypeObject Disabled_Type;
 extern PyTypeObject TraceHook_Type;
 PyObject *on_failure(PyObject *module, PyObject *listener);
+/* Tell the listener of the error that is set, if it is a RuntimeError: whether it knows what it is, an error of processes
+   that cannot communicate. What the listener itself raises is raised in its place, and is known: an interrupt. */
+bool failure_is_known(void);
 
 /* ---- compiled graphs (graph.c) ---- */
 extern PyTypeObject Graph_Type;

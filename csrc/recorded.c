@@ -278,10 +278,11 @@ static void let_go(RecordedObject *self)
     }
 }
 
-/* Python tries once more, and says why it fails. An interrupt is no failure. */
+/* Python tries once more, and says why it fails. An interrupt is no failure, and where processes could not communicate,
+   this one does not begin to communicate again. */
 static void forget_failure(void)
 {
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) {
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception) && !failure_is_known()) {
         PyErr_Clear();
     }
 }

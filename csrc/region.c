@@ -37,10 +37,12 @@ PyObject *on_failure(PyObject *Py_UNUSED(module), PyObject *listener)
     Py_RETURN_NONE;
 }
 
-/* What the listener itself raises is raised in the place of the error: an interrupt. */
-static void tell_failure(void)
+bool failure_is_known(void)
 {
     PyObject *kind, *error, *trace;
+    if (failure_listener == NULL || !PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+        return false;
+    }
     PyErr_Fetch(&kind, &error, &trace);
     PyErr_NormalizeException(&kind, &error, &trace);
     if (trace != NULL) {
@@ -53,10 +55,12 @@ static void tell_failure(void)
         Py_XDECREF(kind);
         Py_XDECREF(error);
         Py_XDECREF(trace);
-        return;
+        return true;
     }
+    bool known = answer == Py_True;
     Py_DECREF(answer);
     PyErr_Restore(kind, error, trace);
+    return known;
 }
 
 static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
@@ -79,9 +83,8 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
     memcpy(state->settings, outer.settings, sizeof(outer.settings));
     hook_leave(place);
     range_end(range);
-    if (result == NULL && failure_listener != NULL && outer.context == NULL && outer.tracer == NULL &&
-        PyErr_ExceptionMatches(PyExc_RuntimeError)) {
-        tell_failure();
+    if (result == NULL && outer.context == NULL && outer.tracer == NULL) {
+        failure_is_known();
     }
     return result;
 }

@@ -93,8 +93,9 @@ def made_dict(object: object, /) -> dict[str, Any] | None:
 def resume(call: TailCall, /) -> Any:
     """The result of the call. Its arguments live as long as the called function keeps them."""
 
-def on_failure(listener: Callable[[BaseException], object] | None, /) -> None:
-    """Who is told of each RuntimeError that leaves compiled code, before its caller sees it; None: nobody."""
+def on_failure(listener: Callable[[BaseException], bool] | None, /) -> None:
+    """Who is told of each RuntimeError that leaves compiled code, or ends a pass in C, before its caller sees it, and says
+    whether processes could not communicate; None: nobody."""
 
 def hand_over(call: list[Any], names: tuple[str, ...] = (), /) -> Any:
     """Call the first item with the others, the last of which have these names, to itself: the list is emptied."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,8 +39,8 @@ from onegraph.autograd.spec import (
 )
 from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import EntryRefused
-from onegraph.base.late import late_module
 from onegraph.base.work import work
+from onegraph.torchlib.announced import explained
 from onegraph.torchlib.around import has_dispatch_modes, has_forward_level
 from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.primals import (
@@ -56,11 +56,6 @@ from onegraph.torchlib.primals import (
 )
 from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under
 from onegraph.torchlib.wrappers import plain_gradient
-
-if TYPE_CHECKING:
-    from onegraph.torchlib.rank_states import explain
-else:
-    explain = late_module("onegraph.torchlib.rank_states").explain
 
 Pattern = tuple[bool, ...]
 
@@ -300,7 +295,7 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
     except Unfit as why:
         message, reason, half = "", str(why), why.half
     except Exception as error:
-        if ctx.call.inputs is None or explain(error):  # they were let go of; others would not communicate again
+        if ctx.call.inputs is None or explained(error):  # they were let go of; others would not communicate again
             raise
         message, reason, half, failure = "", f"{type(error).__name__}: {error}", ctx.node.half, error
     if message:
@@ -374,7 +369,7 @@ def first_gradients(
         of_inputs = node.reached if node.half.cut is None else ()
         fits = all(found[n] is None or found[n].shape == inputs[n].shape for n in of_inputs)
     except Exception as error:
-        if explain(error):
+        if explained(error):
             raise
         raise EntryRefused(f"{type(error).__name__}: {error}") from error
     if not fits:
