@@ -29,6 +29,7 @@ from onegraph.tools.pages import page, page_of_break, titles
 from onegraph.tools.profile import profiling
 from onegraph.tools.record import recording
 from onegraph.tools.roofline import roofline
+from onegraph.tools.simulation.command import add_simulate_command
 from onegraph.tools.stages import STAGES, check_stages, sections, show, source_section
 from onegraph.tools.target import load
 from onegraph.tools.verification.report import Verification
@@ -80,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     small.add_argument("--backend", help="the backend that fails (default: that of the settings)")
     small.add_argument("-o", dest="file", help="where the program is written (default: in a new folder)")
     small.set_defaults(run=_minify)
-    for command in (dump, why, same, small, profile, roof):
+    for command in (dump, why, same, small, profile, roof, add_simulate_command(commands)):
         command.add_argument("target", help="file.py::function")
         command.add_argument(
             "--inputs", help="arguments, as an expression seen from inside the file (default: FUNCTION_inputs)"

@@ -9,6 +9,7 @@ Both are torch's own code; nothing of it computes with what the graph computes.
 from __future__ import annotations
 
 import weakref
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,6 +102,13 @@ def buckets_of(ddp: Any) -> Buckets:
         return Buckets(tuple(given))
     each: int = ddp.bucket_bytes_cap
     return Buckets((FIRST_BUCKET, each) if ddp.bucket_bytes_cap_default else (each,))
+
+
+def cut_for(buckets: Buckets) -> AbstractContextManager[None]:
+    """Within it, backward passes of what is captured are cut as if a DistributedDataParallel with these buckets held
+    the module. Nothing travels."""
+    cutting: AbstractContextManager[None] = DATA_PARALLEL.inside(SimpleNamespace(bucket_bytes_cap_list=buckets.limits))
+    return cutting
 
 
 def active_buckets() -> Buckets | None:

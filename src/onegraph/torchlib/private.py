@@ -485,6 +485,7 @@ DATA_PARALLEL = feature(
     before=f"{_DDP}._pre_forward",
     behind=f"{_DDP}._post_forward",
     active=f"{_DDP}._get_active_ddp_module",
+    inside=f"{_DDP}._inside_ddp_forward",
     sink="torch.nn.parallel.distributed._DDPSink",
 )
 LOGS = feature(

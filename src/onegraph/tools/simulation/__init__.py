@@ -1,0 +1,1 @@
+"""Data-parallel training past one machine, by simulation: what `onegraph simulate` shows."""
