@@ -11,7 +11,7 @@ from typing import Any
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.text import columns, plural
 from onegraph.tools.simulation.local import Measured, measure_ranks
-from onegraph.tools.simulation.measuring import EAGER, NO_OVERLAP, OURS, buckets_for, measure, trained_by
+from onegraph.tools.simulation.measuring import EAGER, NO_OVERLAP, OURS, buckets_for, measure, training_of
 from onegraph.tools.simulation.model import ALONE, MESSAGES, Link, Step, Timeline, simulate
 from onegraph.tools.simulation.picture import picture
 from onegraph.tools.target import load
@@ -77,9 +77,8 @@ def run(args: argparse.Namespace) -> str:
 
 
 def _measured_once(args: argparse.Namespace, limits: tuple[int, ...] | None) -> dict[int, Measured]:
-    target = load(args.target, args.inputs)
-    trained = trained_by(target)
-    steps = measure(target, trained, buckets_for(trained, limits), args.rounds)
+    training = training_of(load(args.target, args.inputs))
+    steps = measure(training, buckets_for(training, limits), args.rounds)
     link = Link(args.bandwidth * 1e9, args.latency / 1e6, args.algorithm)
     return dict.fromkeys(args.ranks, Measured(steps, link, ALONE))
 

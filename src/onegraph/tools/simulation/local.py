@@ -12,19 +12,20 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 
 import torch
 import torch.distributed as dist
 
 from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import InvalidArgument, OnegraphError
-from onegraph.tools.simulation.measuring import buckets_for, measure, trained_by
+from onegraph.tools.simulation.measuring import buckets_for, measure, training_of
 from onegraph.tools.simulation.model import ALONE, MESSAGES, Link, Speeds, Step, sent, speeds_of_shared_cores
 from onegraph.tools.target import load
 
 SIZES = tuple(1 << power for power in (12, 15, 18, 20, 22, 24))  # bytes of the all-reduces to which a line is fitted
 TRIALS = 15  # of each size
+POLL = 0.05  # seconds
 TIME_OUT = timedelta(minutes=5)
 OWN_GROUP = "the file makes a process group of its own, beside which the ranks of this machine can have none"
 
@@ -50,23 +51,32 @@ def measure_ranks(spec: str, inputs: str | None, ranks: int, limits: Sequence[in
     """
     with tempfile.TemporaryDirectory() as folder:
         request = json.dumps([spec, inputs, ranks, limits, rounds, folder])
-        command = [sys.executable, "-m", __name__, request]
+        program = f"import sys; from {__name__} import work; work(sys.argv[1], int(sys.argv[2]))"
         errors = [Path(folder, f"errors{rank}") for rank in range(ranks)]
         running = []
         try:
             for rank, path in enumerate(errors):
                 with path.open("w") as file:
-                    running.append(subprocess.Popen([*command, str(rank)], stdout=file, stderr=file))
-            for process, path in zip(running, errors, strict=True):
-                if process.wait():
-                    said = path.read_text().strip().splitlines() or ["it says nothing"]
-                    raise OnegraphError(f"a rank of this machine has failed: {said[-1]}")
+                    command = [sys.executable, "-c", program, request, str(rank)]
+                    running.append(subprocess.Popen(command, stdout=file, stderr=file))
+            while any(process.poll() is None for process in running):
+                check(running, errors)  # a rank that is gone may leave the others waiting
+                sleep(POLL)
+            check(running, errors)
         finally:
             for process in running:
                 process.kill()
                 process.wait()
         found: Measured = pickle.loads(Path(folder, "measured").read_bytes())
         return found
+
+
+def check(running: Sequence[subprocess.Popen[bytes]], errors: Sequence[Path]) -> None:
+    """Raise the error of a process that has failed, if one has."""
+    for rank, (process, path) in enumerate(zip(running, errors, strict=True)):
+        if process.poll():
+            said = path.read_text().strip().splitlines() or ["it says nothing"]
+            raise OnegraphError(f"rank {rank} of this machine has failed: {said[-1]}")
 
 
 def work(request: str, rank: int) -> None:
@@ -78,8 +88,8 @@ def work(request: str, rank: int) -> None:
         raise InvalidArgument(OWN_GROUP)
     where = f"file://{folder}/store"
     dist.init_process_group("gloo", init_method=where, rank=rank, world_size=ranks, timeout=TIME_OUT)
-    trained = trained_by(target)
-    steps = measure(target, trained, buckets_for(trained, limits), rounds, dist.barrier)
+    training = training_of(target)
+    steps = measure(training, buckets_for(training, limits), rounds, dist.barrier)
     link, speeds = measure_link(ranks)
     if rank == 0:
         Path(folder, "measured").write_bytes(pickle.dumps(Measured(steps, link, speeds)))
@@ -113,7 +123,3 @@ def fitted(sizes: Sequence[int], times: Sequence[float], ranks: int) -> Link:
     rows = torch.stack([1 / seconds, torch.tensor(sizes, dtype=torch.float64) / seconds], 1)
     start, each = torch.linalg.lstsq(rows, torch.ones(len(times), 1, dtype=torch.float64)).solution.flatten().tolist()
     return Link(sent(ranks) / max(each, 1e-15), max(start, 0.0) / MESSAGES["ring"](ranks))
-
-
-if __name__ == "__main__":
-    work(sys.argv[1], int(sys.argv[2]))

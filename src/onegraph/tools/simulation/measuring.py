@@ -6,7 +6,7 @@ When the gradients of each parameter are there is noted by hooks, so that all th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from statistics import median
 from time import perf_counter
@@ -47,82 +47,56 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
-    """What a step trains: the parameters that its backward pass reaches, and how a DistributedDataParallel that holds
-    them has them travel, if one does."""
+class Training:
+    """A step of training.
 
+    Fields:
+        target: what is called for it.
+        runs_backward: whether that runs the backward pass itself.
+        parameters: those whose gradients are computed.
+        buckets: how they travel, where a DistributedDataParallel holds them.
+    """
+
+    target: Target
+    runs_backward: bool
     parameters: tuple[Tensor, ...]
     buckets: Buckets | None
 
-
-class Clock:
-    """Runs a step, and notes when its backward pass begins and when the gradients of parameters are there."""
-
-    def __init__(self, target: Target, parameters: Sequence[Tensor] = ()) -> None:
-        self._target = target
-        self._parameters = parameters
-        self._ready: dict[int, float] = {}
-        self._hooks = [
-            parameter.register_post_accumulate_grad_hook(partial(self._note, index))
-            for index, parameter in enumerate(parameters)
-        ]
-
-    def __enter__(self) -> Clock:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    def _note(self, index: int, _: Tensor) -> None:
-        self._ready[index] = perf_counter()
-
-    def watch(self, function: Callable[..., Any]) -> Pass:
-        """Run the step once, by this function in the place of the target's own.
-
-        Raises:
-            InvalidArgument: if that does not compute the gradients of all the parameters.
-        """
-        self._ready.clear()
-        start = perf_counter()
-        begun, _ = self.run(function)
-        end = perf_counter()
-        if len(self._ready) < len(self._parameters):
-            raise InvalidArgument(OTHER_GRADIENTS)
-        return Pass(begun - start, tuple(self._ready[n] - start for n in range(len(self._parameters))), end - start)
-
-    def run(self, function: Callable[..., Any]) -> tuple[float, list[Tensor]]:
-        """When the backward pass of a step began, and of which tensors. Where the step does not run it, it is that of
-        the sum of what it returns, and gradients are None before, as behind `zero_grad`.
-
-        Raises:
-            InvalidArgument: if it has no backward pass, or several.
-        """
-        begun: list[tuple[float, list[Tensor]]] = []
-        backward = torch.autograd.backward
-
-        def noted(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            begun.append((perf_counter(), tensors_of(tensors)))
-            backward(tensors, *args, **kwargs)
-
-        with mock.patch.object(torch.autograd, "backward", noted):
-            recorded = [each for each in tensors_of(function(*self._target.args)) if each.requires_grad]
-            if recorded and not begun:
-                for parameter in self._parameters:
-                    parameter.grad = None
-                torch.autograd.backward(recorded, [torch.ones_like(each) for each in recorded])
-        if len(begun) != 1:
-            raise InvalidArgument(
-                f"{NO_STEP}; this one " + (f"calls it {len(begun)} times" if begun else "does neither")
-            )
-        return begun[0]
+    def run(self, function: Callable[..., Any]) -> None:
+        """The step, by this function in the place of the target's own. Where it does not run the backward pass, that is
+        of the sum of what it returns, and gradients are None before, as behind `zero_grad`."""
+        found = function(*self.target.args)
+        if not self.runs_backward:
+            for parameter in self.parameters:
+                parameter.grad = None
+            backward_of(recorded_in(found))
 
 
-def tensors_of(value: Any) -> list[Tensor]:
-    return [each for each in leaves_of(value) if isinstance(each, Tensor)]
+@contextmanager
+def noting_passes() -> Iterator[list[tuple[float, list[Tensor]]]]:
+    """What the backward passes that begin within it are of, and when. Nothing should be compiled within it, as it would
+    be of what notes them, too."""
+    begun: list[tuple[float, list[Tensor]]] = []
+    backward = torch.autograd.backward
+
+    def noted(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        begun.append((perf_counter(), recorded_in(tensors)))
+        backward(tensors, *args, **kwargs)
+
+    with mock.patch.object(torch.autograd, "backward", noted):
+        yield begun
 
 
-def trained_by(target: Target) -> Trained:
+def recorded_in(value: Any) -> list[Tensor]:
+    """The tensors in it that have gradients."""
+    return [each for each in leaves_of(value) if isinstance(each, Tensor) and each.requires_grad]
+
+
+def backward_of(tensors: Sequence[Tensor]) -> None:
+    torch.autograd.backward(tensors, [torch.ones_like(each) for each in tensors])
+
+
+def training_of(target: Target) -> Training:
     """What a step trains, as a run in eager mode shows.
 
     Raises:
@@ -136,14 +110,18 @@ def trained_by(target: Target) -> Trained:
 
     hook = register_module_forward_pre_hook(look)
     try:
-        with set_stance("force_eager"):
-            _, outputs = Clock(target).run(target.function)
+        with set_stance("force_eager"), noting_passes() as begun:
+            outputs = recorded_in(target.function(*target.args))
+            runs_backward = bool(begun)
+            if outputs and not runs_backward:
+                backward_of(outputs)
     finally:
         hook.remove()
-    parameters = tuple(parameters_behind(outputs))
+    parameters = tuple(parameters_behind(begun[0][1])) if len(begun) == 1 else ()
     if not parameters:
-        raise InvalidArgument(f"{NO_STEP}; this one has gradients of none")
-    return Trained(parameters, buckets_of(holders[0]) if holders else None)
+        told = f"calls it {len(begun)} times" if len(begun) > 1 else "computes no such gradients"
+        raise InvalidArgument(f"{NO_STEP}; this one {told}")
+    return Training(target, runs_backward, parameters, buckets_of(holders[0]) if holders else None)
 
 
 def parameters_behind(outputs: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -161,41 +139,83 @@ def parameters_behind(outputs: Sequence[Tensor]) -> Iterator[Tensor]:
             yield leaf
 
 
-def buckets_for(trained: Trained, limits: Sequence[int] | None) -> Buckets:
+class Clock:
+    """Notes when the gradients of the parameters of a step are there."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self._ready: dict[int, float] = {}
+        self._hooks = [
+            parameter.register_post_accumulate_grad_hook(partial(self._note, index))
+            for index, parameter in enumerate(training.parameters)
+        ]
+
+    def __enter__(self) -> Clock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _note(self, index: int, _: Tensor) -> None:
+        self._ready[index] = perf_counter()
+
+    def watch(self, function: Callable[..., Any]) -> Pass:
+        """Run the step once.
+
+        Raises:
+            InvalidArgument: if that does not compute the gradients of all the parameters, in one backward pass.
+        """
+        self._ready.clear()
+        with noting_passes() as begun:
+            start = perf_counter()
+            self._training.run(function)
+            end = perf_counter()
+        if len(begun) != 1 or len(self._ready) < len(self._hooks):
+            raise InvalidArgument(OTHER_GRADIENTS)
+        return Pass(begun[0][0] - start, tuple(self._ready[n] - start for n in range(len(self._hooks))), end - start)
+
+
+def buckets_for(training: Training, limits: Sequence[int] | None) -> Buckets:
     """The buckets that are asked for, else those of the step's DistributedDataParallel, else those that torch makes.
 
     Raises:
         InvalidArgument: if others are asked for than the step has.
     """
     if limits is None:
-        return trained.buckets or Buckets((FIRST_BUCKET, 25 * MEBIBYTE))
-    if trained.buckets is not None:
+        return training.buckets or Buckets((FIRST_BUCKET, 25 * MEBIBYTE))
+    if training.buckets is not None:
         raise InvalidArgument("the step has a DistributedDataParallel: its bucket_cap_mb says how large buckets are")
     return Buckets(tuple(limits))
 
 
 def measure(
-    target: Target, trained: Trained, buckets: Buckets, rounds: int, together: Callable[[], object] = lambda: None
+    training: Training, buckets: Buckets, rounds: int, together: Callable[[], object] = lambda: None
 ) -> dict[str, Step]:
     """What a step computes and when, by each of the three ways: medians of so many runs, in turn.
 
     Args:
         together: is called before each run: several processes that measure begin them at the same time.
     """
+    function = training.target.function
     ways: dict[str, tuple[Callable[..., Any], Callable[[], AbstractContextManager[Any]]]] = {
-        NO_OVERLAP: (compile(target.function, options={"optimize_ddp": False}), nullcontext),
-        EAGER: (target.function, partial(set_stance, "force_eager")),
-        OURS: (compile(target.function), partial(cut_for, buckets)),
+        NO_OVERLAP: (compile(function, options={"optimize_ddp": False}), nullcontext),
+        EAGER: (function, partial(set_stance, "force_eager")),
+        OURS: (compile(function), partial(cut_for, buckets)),
     }
     passes: dict[str, list[Pass]] = {name: [] for name in ways}
-    with Clock(target, trained.parameters) as clock:
-        for _ in range(WARM_UP + rounds):
-            for name, (function, within) in ways.items():
+    with Clock(training) as clock:
+        for called, within in ways.values():
+            for _ in range(WARM_UP):
+                with within():
+                    training.run(called)
+        for _ in range(rounds):
+            for name, (called, within) in ways.items():
                 together()
                 with within():
-                    passes[name].append(clock.watch(function))
-    sizes = [parameter.nbytes for parameter in trained.parameters]
-    return {name: step_of(found[WARM_UP:], sizes, buckets.limits) for name, found in passes.items()}
+                    passes[name].append(clock.watch(called))
+    sizes = [parameter.nbytes for parameter in training.parameters]
+    return {name: step_of(found, sizes, buckets.limits) for name, found in passes.items()}
 
 
 def step_of(passes: Sequence[Pass], sizes: Sequence[int], limits: Sequence[int]) -> Step:
