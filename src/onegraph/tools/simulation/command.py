@@ -100,7 +100,7 @@ def computed(measured: Mapping[int, Measured]) -> str:
         for name, step in found.steps.items():
             backward = sum(bucket.seconds for bucket in step.buckets)
             times = (step.forward, backward, step.update, step.seconds)
-            rows.append((f"{name}, {plural(ranks, 'rank')}" if several else name, *map(ms, times), _buckets(step)))
+            rows.append((f"{name}, {plural(ranks, 'rank')}" if several else name, *map(shown, times), _buckets(step)))
         if not several:
             break
     size = next(iter(next(iter(measured.values())).steps.values())).size
@@ -123,14 +123,14 @@ def table(timelines: list[dict[str, Timeline]]) -> str:
     for ways in timelines:
         ours = ways[OURS]
         against = [f"x{ways[name].seconds / ours.seconds:.2f}" for name in (NO_OVERLAP, EAGER)]
-        steps = [ms(ways[name].seconds) for name in (NO_OVERLAP, EAGER, OURS)]
+        steps = [shown(ways[name].seconds) for name in (NO_OVERLAP, EAGER, OURS)]
         parts = f"{ours.hidden:.0%}", f"{ours.efficiency:.0%}"
-        rows.append((f"{ours.ranks}", ms(ours.communication), *steps, *parts, *against))
+        rows.append((f"{ours.ranks}", shown(ours.communication), *steps, *parts, *against))
     return columns(rows)
 
 
-def ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.4g} ms"
+def shown(seconds: float) -> str:
+    return f"{seconds:.3f} s" if seconds >= 1 else f"{seconds * 1e3:.4g} ms"
 
 
 def _network(args: argparse.Namespace, measured: Mapping[int, Measured]) -> str:
