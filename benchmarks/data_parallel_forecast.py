@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -24,11 +24,12 @@ import onegraph
 from benchmarks.data_parallel import MODELS
 from benchmarks.measure import Result, Run, Settings, sample
 from onegraph.tools.simulation.local import measure_link
-from onegraph.tools.simulation.measuring import EAGER, NO_OVERLAP, OURS, buckets_for, measure, training_of
+from onegraph.tools.simulation.measuring import EAGER, NO_OVERLAP, OURS, Training, buckets_for, measure, training_of
 from onegraph.tools.simulation.model import simulate
 from onegraph.tools.target import Target
 
 RANKS = (2, 4)
+EACH = 3  # rounds for one forecast
 WAYS: dict[str, Callable[[Run], Run]] = {
     NO_OVERLAP: lambda step: onegraph.compile(step, options={"optimize_ddp": False}),
     EAGER: lambda step: step,
@@ -53,30 +54,24 @@ def stepping(key: str, wrap: Callable[[Any], Any]) -> Run:
     model, inputs = MODELS[key][1]()
     called, optimizer = wrap(model), torch.optim.SGD(model.parameters(), 0.01)
 
-    def step() -> None:
+    def train() -> None:
         optimizer.zero_grad()
-        called(inputs).square().mean().backward()
+        loss = called(inputs).square().mean()
+        loss.backward()
         optimizer.step()
 
-    return step
+    return train
 
 
-def forecast(key: str, ranks: int, rounds: int) -> dict[str, float]:
+def forecast(training: Training, ranks: int, rounds: int) -> dict[str, float]:
     """Seconds of a step by each way. All ranks call this."""
-    target = Target(stepping(key, lambda model: model), ())
-    training = training_of(target)
     steps = measure(training, buckets_for(training, None), rounds, dist.barrier)
     link, speeds = measure_link(ranks)
     return {way: simulate(step, link, ranks, speeds).seconds for way, step in steps.items()}
 
 
-def measured(key: str, rounds: int) -> dict[str, list[float]]:
+def measured(steps: Mapping[str, Run], rounds: int) -> dict[str, list[float]]:
     """Seconds of steps by each way, between two barriers."""
-    steps = {}
-    for way, compiled in WAYS.items():
-        steps[way] = compiled(stepping(key, DistributedDataParallel))
-        for _ in range(4):  # buckets are built anew behind the first one
-            steps[way]()
     names = list(steps)
     times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds):
@@ -91,13 +86,24 @@ def measured(key: str, rounds: int) -> dict[str, list[float]]:
 
 
 def compare(rank: int, folder: str, key: str, ranks: int, rounds: int) -> None:
-    """One of the processes; the first one prints what is forecast and measured, by way."""
+    """One of the processes; the first one prints what is forecast and measured, by way. Both are made in turn, so that
+    what else the machine does falls on them alike."""
     torch.set_num_threads(1)
     init = {"init_method": f"file://{folder}/store", "rank": rank, "world_size": ranks}
     dist.init_process_group("gloo", **init)
-    expected, found = forecast(key, ranks, rounds), measured(key, rounds)
+    training = training_of(Target(stepping(key, lambda model: model), ()))
+    steps = {way: compiled(stepping(key, DistributedDataParallel)) for way, compiled in WAYS.items()}
+    for step in steps.values():
+        for _ in range(4):  # buckets are built anew behind the first one
+            step()
+    found: dict[str, dict[str, list[float]]] = {way: {"forecast": [], "measured": []} for way in WAYS}
+    for _ in range(rounds // EACH):
+        for way, seconds in forecast(training, ranks, EACH).items():
+            found[way]["forecast"].append(seconds)
+        for way, times in measured(steps, EACH).items():
+            found[way]["measured"] += times
     if rank == 0:
-        print(json.dumps({way: {"forecast": [expected[way]], "measured": found[way]} for way in WAYS}), flush=True)
+        print(json.dumps(found), flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

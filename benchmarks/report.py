@@ -37,6 +37,7 @@ TITLES = {
     "generation": "Generation: milliseconds per token, after the first sentence",
     "training": "Steps of training: milliseconds",
     "data_parallel": "Steps of data-parallel training by two processes: milliseconds",
+    "data_parallel_forecast": "Forecasts of onegraph simulate for ranks of this machine: milliseconds of a step",
     "training_saved": "Kept for the backward pass: megabytes",
     "training_small": "Steps of training of small models: microseconds",
     "gradients": "Forward and backward of small models: microseconds",
@@ -44,6 +45,7 @@ TITLES = {
     "training_cold": "Cold compile of a step: CPU-seconds of the first step in a new process",
 }
 COMPARED = {  # of other suites: all
+    "data_parallel_forecast": ("forecast", "measured"),
     "cold": ("stock", "onegraph"),
     "warm": ("stock", "onegraph"),
     "transforms_cold": ("stock", "onegraph"),
@@ -76,8 +78,13 @@ def compared(suite: str) -> tuple[str, ...]:
 
 
 def headers(suite: str) -> list[str]:
+    return ["", *compared(suite), *(f"against {name}" for name in references(suite))]
+
+
+def references(suite: str) -> tuple[str, ...]:
+    """What onegraph is compared with."""
     names = compared(suite)
-    return ["", *names, *(f"against {name}" for name in names if name != "onegraph")]
+    return tuple(name for name in names if name != "onegraph") if "onegraph" in names else ()
 
 
 def cells(result: Result) -> list[str]:
@@ -91,7 +98,7 @@ def cells(result: Result) -> list[str]:
 def mean_ratios(rows: Sequence[Result]) -> str:
     """The geometric means of a suite's ratios."""
     found = []
-    for reference in [name for name in compared(rows[0].suite) if name != "onegraph"]:
+    for reference in references(rows[0].suite):
         ratios = [r.ratio("onegraph", reference) for r in rows if {"onegraph", reference} <= r.samples.keys()]
         if len(ratios) > 1:
             found.append(f"x{statistics.geometric_mean(ratios):.2f} against {reference}")

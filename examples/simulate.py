@@ -22,4 +22,4 @@ def step(rows: torch.Tensor) -> torch.Tensor:
 
 
 def step_inputs() -> tuple[torch.Tensor]:
-    return (torch.randn(256, 1024),)
+    return (torch.randn(64, 1024),)

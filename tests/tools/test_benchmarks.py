@@ -87,6 +87,13 @@ def test_what_a_suite_does_not_compare_is_no_failure() -> None:
     assert report.cells(result("memory", eager=0.004, onegraph=0.001)) == ["work", "4", "1", "x4.00"]
 
 
+def test_a_forecast_is_beside_what_is_measured() -> None:
+    row = result("data_parallel_forecast", forecast=0.004, measured=0.005)
+    assert report.headers(row.suite) == ["", "forecast", "measured"]
+    assert report.cells(row) == ["work", "4", "5"]
+    assert report.mean_ratios([row, row]) == ""
+
+
 def test_results_are_saved_as_data_text_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     monkeypatch.setattr(report, "CHARTS", tmp_path / "charts")

@@ -51,7 +51,7 @@ def measure_ranks(spec: str, inputs: str | None, ranks: int, limits: Sequence[in
     """
     with tempfile.TemporaryDirectory() as folder:
         request = json.dumps([spec, inputs, ranks, limits, rounds, folder])
-        program = f"import sys; from {__name__} import work; work(sys.argv[1], int(sys.argv[2]))"
+        program = f"import sys; from {__name__} import worker; worker(sys.argv[1], int(sys.argv[2]))"
         errors = [Path(folder, f"errors{rank}") for rank in range(ranks)]
         running = []
         try:
@@ -79,8 +79,18 @@ def check(running: Sequence[subprocess.Popen[bytes]], errors: Sequence[Path]) ->
             raise OnegraphError(f"rank {rank} of this machine has failed: {said[-1]}")
 
 
+def worker(request: str, rank: int) -> None:
+    """One of these processes. What it raises is the last line that it prints."""
+    try:
+        work(request, rank)
+    except OnegraphError as error:
+        sys.exit(f"{error}")
+    except Exception as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+
+
 def work(request: str, rank: int) -> None:
-    """What one of these processes does; the first one writes what is found."""
+    """Measure, together with the others; the first one writes what is found."""
     spec, inputs, ranks, limits, rounds, folder = json.loads(request)
     torch.set_num_threads(1)
     target = load(spec, inputs)
