@@ -67,7 +67,7 @@ def forecast(training: Training, ranks: int, rounds: int) -> dict[str, float]:
     """Seconds of a step by each way. All ranks call this."""
     steps = measure(training, buckets_for(training, None), rounds, dist.barrier)
     link, speeds = measure_link(ranks)
-    return {way: simulate(step, link, ranks, speeds).seconds for way, step in steps.items()}
+    return {way: simulate(step, link, ranks, speeds, step.spread).seconds for way, step in steps.items()}
 
 
 def measured(steps: Mapping[str, Run], rounds: int) -> dict[str, list[float]]:

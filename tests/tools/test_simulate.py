@@ -168,7 +168,7 @@ def test_the_picture_has_what_is_computed_and_what_travels() -> None:
 def test_gradients_are_in_buckets_as_they_come() -> None:
     passes = [Pass(1.0, (4.0, 2.0, 3.0), 5.0), Pass(1.0, (4.0, 2.5, 3.0), 5.0), Pass(3.0, (9.0, 8.0, 8.5), 9.5)]
     step = step_of(passes, sizes=[10, 20, 30], limits=(20, 40))
-    assert step == Step(1.0, (Bucket(20, 1.5), Bucket(40, 1.5)), 1.0)
+    assert step == Step(1.0, (Bucket(20, 1.5), Bucket(40, 1.5)), 1.0, pytest.approx(4.5**0.5 / 6.5, rel=1e-9))
 
 
 def layers() -> torch.nn.Sequential:

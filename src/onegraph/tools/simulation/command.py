@@ -39,9 +39,9 @@ def add_simulate_command(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--jitter",
         type=_not_negative,
-        default=0.0,
         metavar="PART",
-        help="by how much ranks differ in what they compute: the standard deviation, 0.05 for 5%% (default: 0)",
+        help="by how much ranks differ in what they compute: the standard deviation, 0.05 for 5%% (default: 0, and with "
+        "--measure that of the runs)",
     )
     parser.add_argument("--rounds", type=_count, default=10, metavar="N", help="runs that are measured (default: 10)")
     parser.add_argument(
@@ -62,7 +62,10 @@ def run(args: argparse.Namespace) -> str:
     limits = None if args.bucket_cap_mb is None else (int(args.bucket_cap_mb * MEBIBYTE),)
     measured = _measured_locally(args, limits) if args.measure else _measured_once(args, limits)
     timelines = [
-        {name: simulate(step, found.link, ranks, found.speeds, args.jitter) for name, step in found.steps.items()}
+        {
+            name: simulate(step, found.link, ranks, found.speeds, _jitter(args, step))
+            for name, step in found.steps.items()
+        }
         for ranks, found in measured.items()
     ]
     filename, _, function = args.target.partition("::")
@@ -74,6 +77,12 @@ def run(args: argparse.Namespace) -> str:
         output.write_text(picture(title, about, timelines))
         told.append(f"drawn in {output}")
     return "\n\n".join(told)
+
+
+def _jitter(args: argparse.Namespace, step: Step) -> float:
+    if args.jitter is not None:
+        return float(args.jitter)
+    return step.spread if args.measure else 0.0
 
 
 def _measured_once(args: argparse.Namespace, limits: tuple[int, ...] | None) -> dict[int, Measured]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from statistics import median
+from statistics import fmean, median, pstdev
 from time import perf_counter
 from typing import Any
 from unittest import mock
@@ -227,4 +227,5 @@ def step_of(passes: Sequence[Pass], sizes: Sequence[int], limits: Sequence[int])
         last = max(now, ready[bucket[-1]])
         made.append(Bucket(sum(sizes[index] for index in bucket), last - now))
         now = last
-    return Step(forward, tuple(made), max(0.0, median(each.end for each in passes) - now))
+    ends = [each.end for each in passes]
+    return Step(forward, tuple(made), max(0.0, median(ends) - now), pstdev(ends) / fmean(ends))

@@ -66,11 +66,13 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one rank computes: seconds of the forward pass, of the backward pass by bucket, and of what follows."""
+    """What one rank computes: seconds of the forward pass, of the backward pass by bucket, and of what follows; and by
+    how much runs of it differ, as the standard deviation in parts of a run."""
 
     forward: float
     buckets: tuple[Bucket, ...]
     update: float = 0.0
+    spread: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -82,7 +84,7 @@ class Step:
 
     def slower(self, factor: float) -> Step:
         buckets = tuple(replace(bucket, seconds=bucket.seconds * factor) for bucket in self.buckets)
-        return Step(self.forward * factor, buckets, self.update * factor)
+        return Step(self.forward * factor, buckets, self.update * factor, self.spread)
 
 
 @dataclass(frozen=True, slots=True)
