@@ -40,7 +40,7 @@ def add_simulate_command(commands: Any) -> argparse.ArgumentParser:
         "--jitter",
         type=_not_negative,
         metavar="PART",
-        help="by how much ranks differ in what they compute: the standard deviation, 0.05 for 5%% (default: 0, and with "
+        help="by how much ranks differ in what they compute: the standard deviation, 0.05 for 5%% (default: 0, with "
         "--measure that of the runs)",
     )
     parser.add_argument("--rounds", type=_count, default=10, metavar="N", help="runs that are measured (default: 10)")
@@ -62,10 +62,7 @@ def run(args: argparse.Namespace) -> str:
     limits = None if args.bucket_cap_mb is None else (int(args.bucket_cap_mb * MEBIBYTE),)
     measured = _measured_locally(args, limits) if args.measure else _measured_once(args, limits)
     timelines = [
-        {
-            name: simulate(step, found.link, ranks, found.speeds, _jitter(args, step))
-            for name, step in found.steps.items()
-        }
+        {name: _simulated(args, step, ranks, found) for name, step in found.steps.items()}
         for ranks, found in measured.items()
     ]
     filename, _, function = args.target.partition("::")
@@ -79,10 +76,9 @@ def run(args: argparse.Namespace) -> str:
     return "\n\n".join(told)
 
 
-def _jitter(args: argparse.Namespace, step: Step) -> float:
-    if args.jitter is not None:
-        return float(args.jitter)
-    return step.spread if args.measure else 0.0
+def _simulated(args: argparse.Namespace, step: Step, ranks: int, found: Measured) -> Timeline:
+    jitter = (step.spread if args.measure else 0.0) if args.jitter is None else args.jitter
+    return simulate(step, found.link, ranks, found.speeds, jitter)
 
 
 def _measured_once(args: argparse.Namespace, limits: tuple[int, ...] | None) -> dict[int, Measured]:
