@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> str:
     if output is not None:
         title = f"{function} of {Path(filename).name}, data-parallel"
         about = f"{network}; behind each step: its time, and its efficiency beside one rank alone"
-        output.write_text(picture(title, about, timelines))
+        output.write_text(picture(title, about, timelines), encoding="utf-8")
         told.append(f"drawn in {output}")
     return "\n\n".join(told)
 
