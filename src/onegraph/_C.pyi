@@ -94,7 +94,7 @@ def resume(call: TailCall, /) -> Any:
     """The result of the call. Its arguments live as long as the called function keeps them."""
 
 def on_failure(listener: Callable[[BaseException], bool] | None, /) -> None:
-    """Who is told of each RuntimeError that leaves compiled code, or ends a pass in C, before its caller sees it, and says
+    """Who is told of each RuntimeError that leaves compiled code, or a pass in C, before its caller sees it, and says
     whether processes could not communicate; None: nobody."""
 
 def hand_over(call: list[Any], names: tuple[str, ...] = (), /) -> Any:

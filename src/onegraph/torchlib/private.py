@@ -14,14 +14,7 @@ from typing import Any
 
 import torch
 from torch import _C
-from torch._C import (
-    DisableTorchFunction,
-    DispatchKey,
-    DispatchKeySet,
-    ScriptFunction,
-    ScriptMethod,
-    TensorBase,
-)
+from torch._C import DisableTorchFunction, DispatchKey, DispatchKeySet, ScriptFunction, ScriptMethod, TensorBase
 from torch._C import _DisableTorchDispatch as DisableTorchDispatch
 from torch._decomp import decomposition_table, meta_table
 from torch._functorch import predispatch as _predispatch
