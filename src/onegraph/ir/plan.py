@@ -162,6 +162,11 @@ class ExternCall:
         """
         return self.operator.startswith("mkldnn.")
 
+    @property
+    def communicates(self) -> bool:
+        """Whether processes make it together."""
+        return self.operator.startswith(("_c10d_functional.", "onegraph_c10d."))
+
 
 @dataclass(frozen=True, slots=True)
 class Free:

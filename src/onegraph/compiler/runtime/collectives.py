@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 else:
     numbered = late_module("onegraph.torchlib.rank_states").numbered
 
-NAMESPACES = ("_c10d_functional.", "onegraph_c10d.")
 WAIT = "_c10d_functional.wait_tensor.default"
 
 
 def issues(step: object) -> bool:
     """Whether the step begins a collective."""
-    return isinstance(step, ExternCall) and step.operator.startswith(NAMESPACES) and step.operator != WAIT
+    return isinstance(step, ExternCall) and step.communicates and step.operator != WAIT
 
 
 class Collectives:

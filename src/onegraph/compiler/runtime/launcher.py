@@ -16,7 +16,6 @@ import torch
 
 from onegraph import _C
 from onegraph.base.late import late_module
-from onegraph.compiler.runtime.collectives import Collectives
 from onegraph.compiler.runtime.executor import NO_RECIPES, Executor, find_operator
 from onegraph.ir.loop import Named
 from onegraph.ir.plan import (
@@ -35,8 +34,10 @@ from onegraph.ir.plan import (
 )
 
 if TYPE_CHECKING:
+    from onegraph.compiler.runtime.collectives import Collectives
     from onegraph.compiler.runtime.sanitizer import Watch, fence_written, private_slots
 else:
+    Collectives = late_module("onegraph.compiler.runtime.collectives").Collectives
     Watch = late_module("onegraph.compiler.runtime.sanitizer").Watch
     fence_written = late_module("onegraph.compiler.runtime.sanitizer").fence_written
     private_slots = late_module("onegraph.compiler.runtime.sanitizer").private_slots
@@ -118,7 +119,7 @@ class Translation:
         self.tensors = tensor_slots(plan.steps)
         self.private = private_slots(plan) if plan.sanitize else frozenset[int]()
         self.most_pointers = self.most_numbers = self.most_arguments = 0
-        self.collectives = Collectives(plan)
+        self.collectives = Collectives(plan) if any(map(communicates, plan.steps)) else None
         self.measured = count(1)  # launches and calls; the number 0 is the whole graph's
 
     def slot(self, number: int) -> int:
@@ -219,7 +220,8 @@ class Translation:
 
     def external(self, step: ExternCall) -> list[int]:
         operator = self.recipes.get(step.operator) or _BOUND.get(step.operator) or find_operator(step.operator)
-        operator = self.collectives.known(step, operator)
+        if self.collectives is not None:
+            operator = self.collectives.known(step, operator)
         names = tuple(name for name, _ in step.kwargs) or None
         args = self.places((*step.args, *(value for _, value in step.kwargs)))
         given = len(step.args) + len(step.kwargs)
@@ -230,6 +232,10 @@ class Translation:
         self.most_arguments = max(self.most_arguments, 1 + given)  # there is a place in front
         counts = len(step.args), given, len(step.outputs), next(self.measured)
         return [self.object(operator), self.object(names), step.several, step.inference, *counts, *args, *outputs]
+
+
+def communicates(step: PlanStep) -> bool:
+    return isinstance(step, ExternCall) and step.communicates
 
 
 def tensor_slots(steps: Sequence[PlanStep]) -> frozenset[int]:
