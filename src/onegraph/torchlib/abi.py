@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from onegraph.torchlib import private
+from onegraph.torchlib.histories import gradients_of
 from onegraph.torchlib.private import DeviceContext, DisableTorchDispatch, DisableTorchFunction
 
 Numbers = tuple[int | None, ...]
@@ -203,5 +204,5 @@ def ordinary_keys(read_autograd: Callable[[torch.Tensor], tuple[Any, ...]]) -> i
                 right.append(is_right())
         product = tensor * 2
         product.register_hook(lambda _: right.append(is_right()))
-        torch.autograd.grad(product, tensor, torch.ones(2))
+        gradients_of([product], [tensor], [torch.ones(2)], keep=False)
         return private.dispatch_keys(tensor).raw_repr() if right == [True] * 3 else 0

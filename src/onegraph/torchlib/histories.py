@@ -29,15 +29,17 @@ def is_leaf(tensor: Tensor) -> bool:
     return tensor.is_leaf
 
 
-def gradients_of(results: Sequence[Tensor], leaves: Sequence[Tensor], given: Sequence[Tensor]) -> Sequence[Any]:
-    """Gradients for the leaves, from those `given` for the results, whose history stays.
+def gradients_of(
+    results: Sequence[Tensor], leaves: Sequence[Tensor], given: Sequence[Tensor], keep: bool = True
+) -> Sequence[Any]:
+    """Gradients for the leaves, from those `given` for the results, whose history stays unless it is not to be kept.
 
     It asks the engine, as `torch.autograd.grad` does, which compares sizes first, and imports sympy for that.
     """
     if private.run_backward is torch.autograd.grad:
-        return list(torch.autograd.grad(results, leaves, given, retain_graph=True, allow_unused=True))
+        return list(torch.autograd.grad(results, leaves, given, retain_graph=keep, allow_unused=True))
     found: Sequence[Any] = private.run_backward(
-        tuple(results), tuple(given), True, False, tuple(leaves), True, accumulate_grad=False
+        tuple(results), tuple(given), keep, False, tuple(leaves), True, accumulate_grad=False
     )
     return found
 

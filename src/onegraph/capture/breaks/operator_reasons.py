@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak, Reason
 from onegraph.capture.breaks.reason import named
+from onegraph.capture.interp.functions import row_of
 from onegraph.capture.pyobject.contents import holds
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
@@ -70,9 +72,20 @@ def refused_at_once(func: Any, args: Any, kwargs: Any, is_input: Callable[[Any],
         return operator_break(b.MEMORY_CHANGE, func)
     if is_data_setter(func):
         return operator_break(b.MEMORY_CHANGE, func)
+    if is_unknown_differentiation(func):
+        return GraphBreak(b.BACKWARD_CALL, name="backward", what=name, why="by a function that replaces torch's")
     if name in FROM_NUMBERS and args and isinstance(args[-1], list | tuple) and contains_tensor(args[-1]):
         return operator_break(b.TENSOR_OF_TENSORS, func)
     return None
+
+
+def is_unknown_differentiation(func: Any) -> bool:
+    """Whether a function differentiates that has no handler, since the program had put another one in its place when
+    the handlers were registered; or is that one, which torch names. It would change the fakes alone."""
+    if not isinstance(func, FunctionType) or row_of(func).handler is not None:
+        return False
+    named = func.__module__ == "torch.autograd" and func.__name__ in ("backward", "grad")
+    return named or func is torch.autograd.backward or func is torch.autograd.grad
 
 
 def depends_on_place(func: Any) -> bool:

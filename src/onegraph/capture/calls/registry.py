@@ -5,7 +5,9 @@ from __future__ import annotations
 import decimal
 import functools
 import operator
+import os
 import re
+import sys
 import types
 from collections.abc import Callable
 from types import FunctionType
@@ -55,6 +57,10 @@ class Access:
 
 
 EMPTY_CELL = types.CellType()
+#: Where the code of functions with rows comes from: those of Python, torch, NumPy and here.
+LIBRARIES = tuple(
+    os.path.dirname(sys.modules[name].__file__ or "") + os.sep for name in ("os", "torch", "numpy", "onegraph")
+)
 
 
 @overload
@@ -68,7 +74,7 @@ def policy(*functions: Any, passing: bool = False) -> Any:
     """
 
     def register(handler: Any) -> Any:
-        for function in functions:
+        for function in filter(is_original, functions):
             row = row_for(function)
             row.handler, row.passes_rest = refusing(function, handler), passing
         return handler
@@ -76,15 +82,23 @@ def policy(*functions: Any, passing: bool = False) -> Any:
     return register
 
 
+def is_original(function: Any) -> bool:
+    """Whether a function is that of its library, and none that the program has put in its place.
+
+    A program may replace functions of torch before it compiles anything. What it calls then are functions of its own.
+    """
+    return type(function) is not FunctionType or function.__code__.co_filename.startswith(LIBRARIES)
+
+
 def native(depth: Depth, *functions: Any) -> None:
     """Run these functions natively, or their handlers may do so; they look at their arguments to this depth."""
-    for function in functions:
+    for function in filter(is_original, functions):
         row_for(function).depth = depth
 
 
 def breaks(reason: Reason, *functions: Any) -> None:
     """Calls of these functions break the graph for this reason."""
-    for function in functions:
+    for function in filter(is_original, functions):
         row_for(function).refuse = Breaking(reason, public_name(function))
 
 

@@ -136,7 +136,8 @@ def gradients_of(outputs: list[torch.Tensor], given: Any) -> list[torch.Tensor |
 def backward_of(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     given = _BACKWARD.bind(*args, **kwargs).arguments
     gradient = given.pop("gradient", None)
-    tracer.call(torch.autograd.backward, (given.pop("self"), gradient), given)
+    function = tracer.getattr(torch.autograd, "backward")  # which the program may have replaced
+    tracer.call(function, (given.pop("self"), gradient), given)
 
 
 @policy(torch.autograd.backward)
