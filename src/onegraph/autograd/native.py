@@ -66,12 +66,13 @@ def probed(compiled: Compiled, node: Node) -> list[Input | Computed]:
 
 
 def position(place: Gradient) -> int:
+    """Where a gradient is: result n of the backward graph, tangent n as -n - 1. Parts are made of either."""
     match place:
         case Computed(index):
             return index
         case Tangent(position):
             return -position - 1
-    return 0
+    return -1
 
 
 def probe(tensor: Tensor) -> tuple[Tensor, torch.Size]:
