@@ -471,21 +471,18 @@ PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObje
 
 PyObject *plan_take(PlanObject *plan, PyObject *const *args)
 {
-    Py_ssize_t n_inputs = words_count(plan->inputs, sizeof(Place));
-    if (plan->trial == NULL || trial_begin(plan, args, n_inputs) == 0) {
-        return call_with(plan, args, true);
-    }
-    while (n_inputs > 0) {
-        Py_DECREF(args[--n_inputs]);
-    }
-    return NULL;
+    return call_with(plan, args, true);
 }
 
 PyObject *plan_consume(PyObject *self, PyObject *inputs)
 {
-    Py_ssize_t n_inputs = words_count(((PlanObject *)self)->inputs, sizeof(Place));
+    PlanObject *plan = (PlanObject *)self;
+    Py_ssize_t n_inputs = words_count(plan->inputs, sizeof(Place));
     if (!PyList_CheckExact(inputs) || PyList_GET_SIZE(inputs) != n_inputs) {
         return PyErr_Format(PyExc_TypeError, "the graph takes a list of %zd inputs", n_inputs);
+    }
+    if (plan->trial != NULL && trial_begin(plan, PySequence_Fast_ITEMS(inputs), n_inputs) < 0) {
+        return NULL;
     }
     PyObject **args = PyMem_Malloc((size_t)(n_inputs + 1) * sizeof(PyObject *));
     if (args == NULL) {
@@ -494,7 +491,7 @@ PyObject *plan_consume(PyObject *self, PyObject *inputs)
     for (Py_ssize_t i = 0; i < n_inputs; i++) {
         args[i] = Py_NewRef(PyList_GET_ITEM(inputs, i));
     }
-    PyObject *results = PyList_SetSlice(inputs, 0, n_inputs, NULL) < 0 ? NULL : plan_take((PlanObject *)self, args);
+    PyObject *results = PyList_SetSlice(inputs, 0, n_inputs, NULL) < 0 ? NULL : call_with(plan, args, true);
     PyMem_Free(args);
     return results;
 }

@@ -51,7 +51,7 @@ NO_BACKWARDS = Backwards((), frozenset())
 #: Of a fallback, what is the same in each process.
 TOLD = (type(None), ev.GraphBroken)
 PARTS = (
-    "grad_enabled", "grad_after", "repeatable", "written", "random", "opening", "settings", "outputs", "collectives",
+    "grad_enabled", "grad_after", "repeatable", "written", "random", "opening", "settings", "collectives", "outputs",
 )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest: R
         return tracer.interpret(private.call_impl, args, kwargs)
     if has_hooks(real):
         source = tracer.world.origin.get(id(module))
-        if source is None or not has_plain_hooks(real, attributes):
+        if source is None or not has_plain_hooks(tracer, real, attributes):
             return tracer.interpret(private.call_impl, args, kwargs)
         guard_hooks(tracer, real, source, BACKWARD)
         hooks = tracer.world.admit(forward_hooks(real.__dict__), Through(DictOf(source), forward_hooks))
@@ -69,17 +69,24 @@ def refuse_several_tensors(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[
     raise GraphBreak(MODULE_BACKWARD_HOOK, why=f"whose {args[0]}")
 
 
-def has_plain_hooks(real: Module, attributes: dict[str, Any]) -> bool:
+def has_plain_hooks(tracer: Tracing, real: Module, attributes: dict[str, Any]) -> bool:
     """Whether a module has hooks around its calls only, of which none is called for errors, and at which the program
     has not looked."""
     state = real.__dict__
     others = any(state.get(name) for name in (*BACKWARD, "_forward_hooks_always_called"))
-    return not others and all(attributes.get(name) is UNFILLED and f"{name}_with_kwargs" in state for name in AROUND)
+    known = (f"{name}_with_kwargs" in state and is_not_seen(tracer, state, attributes, name) for name in AROUND)
+    return not others and all(known)
+
+
+def is_not_seen(tracer: Tracing, state: dict[str, Any], attributes: dict[str, Any], name: str) -> bool:
+    """Whether the program has not looked at a table of hooks, by the module or by a handle."""
+    return attributes.get(name) is UNFILLED and id(state[name]) not in tracer.world.shadow_of
 
 
 @policy(is_known)
 def hooks_are_known(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return tracer.world.attributes(args[0]).get("_forward_hooks") is UNFILLED
+    attributes = tracer.world.attributes(args[0])
+    return is_not_seen(tracer, tracer.world.real(args[0]).__dict__, attributes, "_forward_hooks")
 
 
 def guard_hooks(tracer: Tracing, module: Module, source: Source, names: tuple[str, ...]) -> None:
