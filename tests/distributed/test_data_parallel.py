@@ -333,7 +333,6 @@ OTHERS: dict[str, tuple[Callable[[Compile], tuple[Any, Any]], dict[str, Any]]] =
     "hook of buffers": (with_buffer_hook(_BufferCommHookLocation.PRE_FORWARD), {}),
     "hook of buffers behind": (with_buffer_hook(_BufferCommHookLocation.POST_FORWARD), {}),
     "no such hook": (wrapped(normed), {}),
-    "delaying": (delaying, {}),
     "called twice": (called_twice, {}),
     "recorded the second time": (recorded_the_second_time, {}),
 }
@@ -347,6 +346,10 @@ def compare_others() -> dict[str, int]:
         torch.testing.assert_close(trained(build, onegraph.compile, **options), wanted, msg=lambda s, of=name: of + s)
         found[name] = sum(onegraph.counters["graph_break"].values())
         onegraph.reset()
+    onegraph.counters.clear()
+    trained(delaying, onegraph.compile)  # as it is written: two runs of eager differ, where gradients race
+    found["delaying"] = sum(onegraph.counters["graph_break"].values())
+    onegraph.reset()
     return found
 
 

@@ -109,7 +109,8 @@ def test_few_rows_are_sums(count: int, dtype: torch.dtype) -> None:
     onegraph.reset()
 
 
-def test_other_products_are_no_sums() -> None:
+def test_other_products_are_no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "times", lambda what, ways, *_: {way: 1.0 + 9 * (way == "tiles") for way in ways})
     few = nn.Linear(512, 512)
     with torch.no_grad():
         for function, args in (
