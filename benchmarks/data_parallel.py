@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -91,14 +91,8 @@ def stepping(key: str, compile_model: Callable[[Any], Any]) -> Run:
     return step
 
 
-def measured(rank: int, store: str, key: str, rounds: int) -> None:
-    """One of the processes; the first one prints the seconds of all steps, by contender."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(store, SIZE), rank=rank, world_size=SIZE)
-    steps = {name: stepping(key, compile_model) for name, compile_model in CONTENDERS.items()}
-    for step in steps.values():
-        for _ in range(3):  # buckets are built anew behind the first one
-            step()
+def in_turn(steps: Mapping[str, Run], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each step between two barriers, in rounds that begin with another one each."""
     names = list(steps)
     times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds):
@@ -109,6 +103,18 @@ def measured(rank: int, store: str, key: str, rounds: int) -> None:
             steps[name]()
             dist.barrier()
             times[name].append(perf_counter() - start)
+    return times
+
+
+def measured(rank: int, store: str, key: str, rounds: int) -> None:
+    """One of the processes; the first one prints the seconds of all steps, by contender."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", store=dist.FileStore(store, SIZE), rank=rank, world_size=SIZE)
+    steps = {name: stepping(key, compile_model) for name, compile_model in CONTENDERS.items()}
+    for step in steps.values():
+        for _ in range(3):  # buckets are built anew behind the first one
+            step()
+    times = in_turn(steps, rounds)
     if rank == 0:
         print(json.dumps(times), flush=True)
     dist.destroy_process_group()

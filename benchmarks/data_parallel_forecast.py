@@ -10,9 +10,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
 import onegraph
-from benchmarks.data_parallel import MODELS
+from benchmarks.data_parallel import MODELS, in_turn
 from benchmarks.measure import Result, Run, Settings, sample
 from onegraph.tools.simulation.local import measure_link
 from onegraph.tools.simulation.measuring import EAGER, NO_OVERLAP, OURS, Training, buckets_for, measure, training_of
@@ -70,21 +69,6 @@ def forecast(training: Training, ranks: int, rounds: int) -> dict[str, float]:
     return {way: simulate(step, link, ranks, speeds, step.spread).seconds for way, step in steps.items()}
 
 
-def measured(steps: Mapping[str, Run], rounds: int) -> dict[str, list[float]]:
-    """Seconds of steps by each way, between two barriers."""
-    names = list(steps)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(rounds):
-        shift = turn % len(names)
-        for name in names[shift:] + names[:shift]:
-            dist.barrier()
-            start = perf_counter()
-            steps[name]()
-            dist.barrier()
-            times[name].append(perf_counter() - start)
-    return times
-
-
 def compare(rank: int, folder: str, key: str, ranks: int, rounds: int) -> None:
     """One of the processes; the first one prints what is forecast and measured, by way. Both are made in turn, so that
     what else the machine does falls on them alike."""
@@ -100,7 +84,7 @@ def compare(rank: int, folder: str, key: str, ranks: int, rounds: int) -> None:
     for _ in range(rounds // EACH):
         for way, seconds in forecast(training, ranks, EACH).items():
             found[way]["forecast"].append(seconds)
-        for way, times in measured(steps, EACH).items():
+        for way, times in in_turn(steps, EACH).items():
             found[way]["measured"] += times
     if rank == 0:
         print(json.dumps(found), flush=True)

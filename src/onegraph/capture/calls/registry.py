@@ -57,9 +57,11 @@ class Access:
 
 
 EMPTY_CELL = types.CellType()
-#: Where the code of functions with rows comes from: those of Python, torch, NumPy and here.
-LIBRARIES = tuple(
-    os.path.dirname(sys.modules[name].__file__ or "") + os.sep for name in ("os", "torch", "numpy", "onegraph")
+#: Where the code of functions with rows comes from: those of Python, torch, NumPy and here. Some of Python's modules
+#: are frozen, and older NumPys make functions of text.
+LIBRARIES = (
+    *(os.path.dirname(sys.modules[name].__file__ or "") + os.sep for name in ("os", "torch", "numpy", "onegraph")),
+    *("<frozen ", "<__array_function__ internals>"),
 )
 
 

@@ -69,7 +69,6 @@ class KernelWriter:
         self.machine = machine
         self.e = Emitter(instructions)
         self.lanes = 1  # of the code that is being written
-        self.alone = ALONE  # additions into one accumulator of the loop that is being written
         self.mask: Val | None = None  # the lanes that count, in a tail
         self.names: dict[str, Val] = {}
         self.values: dict[str, Val] = {}  # of symbols
@@ -233,20 +232,20 @@ class KernelWriter:
         width = kernel.vector.width if vector is not None and kernel.vector is not None else 1
         reductions = [s for s in body if isinstance(s, Accumulate)]
         self.accumulators.begin(reductions, max(width, self.lanes), vector is not None)
-        cascade = any(map(is_float_sum, reductions))
-        self.alone = TILED if any(REDUCTIONS[s.op].products for s in reductions) else ALONE
-        self.nest((*scalar_axes, innermost), width, body, cascade)
+        alone = TILED if any(REDUCTIONS[s.op].products for s in reductions) else ALONE
+        self.nest((*scalar_axes, innermost), width, body, alone if any(map(is_float_sum, reductions)) else None)
         self.accumulators.end()
         self.memory.passes.update(
             {(load.buffer, load.place.index) for load in loads(body) if isinstance(load.place, Offset)}
         )
 
-    def nest(self, axes: Sequence[Symbol], width: int, body: Block, cascade: bool) -> None:
-        """Loops within each other, the last one in vectors. With `cascade`, sums of many values are made in levels."""
+    def nest(self, axes: Sequence[Symbol], width: int, body: Block, alone: int | None) -> None:
+        """Loops within each other, the last one in vectors. Sums of many values are made in levels, the first one of so
+        many that are not folded; None: there is no sum."""
         e, (axis, *inner) = self.e, axes
         step = 1 if inner else width
-        blocks = _blocks(_steps([axis], step), FOLDED if step > 1 else self.alone) if cascade else []
-        apart = cascade and bool(inner) and _steps(inner, width) > LEVEL
+        blocks = [] if alone is None else _blocks(_steps([axis], step), FOLDED if step > 1 else alone)
+        apart = alone is not None and bool(inner) and _steps(inner, width) > LEVEL
         begin, end = e.i64(0), self.index(axis.extent or ONE)
         for steps in blocks:
             begin, rest = e.open_loop(begin, end, steps * step), end
@@ -259,7 +258,7 @@ class KernelWriter:
             if apart:
                 self.accumulators.open_level()
             if inner:
-                self.nest(inner, width, body, cascade)
+                self.nest(inner, width, body, alone)
             else:
                 self.block(body)
             if apart:

@@ -40,6 +40,7 @@ mkldnn = torch.ops.mkldnn
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LITTLE = 2.5e5  # multiplications, below which the call itself costs more than what it does
 SIDE = 1024  # so much of a long side is timed: the rest takes as long
+MANY = 8  # panels, beside which one that is not full costs little
 AROUND = 1.1  # how much longer tiles may take alone: what is computed of the result costs nothing in them
 LONG = 64  # what is summed over, so that vectors fill
 EPILOGUE: tuple[str, list[Any], str] = ("none", [], "")  # nothing is done to the result
@@ -182,7 +183,7 @@ def _may_pack(constant: bool, check: Check, rows: int) -> bool:
 def _may_tile(product: Product, check: Check, width: int) -> bool:
     """Whether tiles of ours can be as fast: of packed panels that are full, or many, in the type that is added."""
     rows, _, columns = product.sizes
-    full = columns % width == 0 or columns > 8 * width
+    full = columns % width == 0 or columns > MANY * width
     return product.dtype is torch.float32 and full and _may_pack(product.constant, check, rows)
 
 

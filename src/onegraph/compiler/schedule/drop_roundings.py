@@ -14,7 +14,7 @@ from onegraph.base.context import Context
 from onegraph.compiler.body import Body
 from onegraph.compiler.kernels import stored_by
 from onegraph.compiler.schedule.splice import Splicer, plain_load
-from onegraph.ir.loop import Cast, Coordinates, Kernel, Operand, Program, Statement, Store, Value
+from onegraph.ir.loop import Cast, Kernel, Operand, Program, Value
 from onegraph.ir.types import BF16, F16, F32, DType
 
 
@@ -37,15 +37,8 @@ class _Rebuilder(Splicer):
 
     def __init__(self, kernel: Kernel) -> None:
         body = Body(kernel.axes, volatile=stored_by(kernel))
-        super().__init__(body, plain_load(body), {})
+        super().__init__(body, plain_load(body), {}, stores=True)
         self.wide: dict[Operand, Operand] = {}
-
-    def statement(self, statement: Statement) -> None:
-        if isinstance(statement, Store):
-            coordinates = Coordinates(self.coordinates(statement.place))
-            self.body.store(statement.buffer, coordinates, self.operand(statement.value), statement.atomic)
-        else:
-            super().statement(statement)
 
     def value(self, dtype: DType, value: Value) -> Operand:
         if not isinstance(value, Cast):

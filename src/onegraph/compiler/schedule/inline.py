@@ -183,14 +183,11 @@ class _Rebuilder(Splicer):
 
     def __init__(self, kernel: Kernel, inlined: Mapping[str, Definition]) -> None:
         body, names = begun(kernel, inlined)
-        super().__init__(body, partial(_resolve, body, inlined), {})
+        super().__init__(body, partial(_resolve, body, inlined), {}, stores=True)
         self.names.update(names)
 
     def statement(self, statement: Statement) -> None:
-        if isinstance(statement, Store):
-            coordinates = Coordinates(self.coordinates(statement.place))
-            self.body.store(statement.buffer, coordinates, self.operand(statement.value), statement.atomic)
-        elif not (isinstance(statement, Let) and statement.name in self.names):
+        if not (isinstance(statement, Let) and statement.name in self.names):
             super().statement(statement)
 
 

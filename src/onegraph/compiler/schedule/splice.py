@@ -33,20 +33,29 @@ Loader = Callable[[DType, str, tuple[Index, ...], Operand | None], Operand]
 
 
 class Splicer:
-    """Copies blocks into `body`. `names` maps names of the original to operands of the copy."""
+    """Copies blocks into `body`. `names` maps names of the original to operands of the copy.
+
+    Stores are copied only if that is wanted: `stored` has what the others would have stored, by buffer.
+    """
 
     def __init__(
-        self, body: Body, load: Loader, axes: Mapping[Symbol, Index], condition: Operand | None = None
+        self,
+        body: Body,
+        load: Loader,
+        axes: Mapping[Symbol, Index],
+        condition: Operand | None = None,
+        stores: bool = False,
     ) -> None:
         self.body = body
         self.load = load
         self.axes = dict(axes)
         self.names: dict[str, Operand] = {}
         self.condition = condition
+        self.stores = stores
         self.stored: dict[str, Operand] = {}
 
     def block(self, block: Block) -> None:
-        """Copy the statements. Stores are not copied: `stored` has what they would have stored, by buffer."""
+        """Copy the statements."""
         for statement in block:
             self.statement(statement)
 
@@ -56,6 +65,8 @@ class Splicer:
                 self.names[name] = self.value(dtype, value)
             case Accumulate(name, dtype, op, args):
                 self.names[name] = self.body.accumulate(op, dtype, *map(self.operand, args))
+            case Store(buffer, place, value, atomic) if self.stores:
+                self.body.store(buffer, Coordinates(self.coordinates(place)), self.operand(value), atomic)
             case Store(buffer, _, value):
                 self.stored[buffer] = self.operand(value)
             case Check(condition, error, message):

@@ -48,7 +48,6 @@ from onegraph.ir.loop import (
     Program,
     Statement,
     Step,
-    Store,
     loads,
     stores,
 )
@@ -104,19 +103,8 @@ def _moved(kernel: Kernel, axis: Symbol, new: Symbol, begin: Index) -> Kernel:
     """The part of the kernel with an axis from here on, which is `new`."""
     axes = tuple(new if other == axis else other for other in kernel.axes)
     body = Body(axes, volatile=stored_by(kernel))
-    _Copy(body, plain_load(body), {axis: begin + Index.of(new)}).block(kernel.body)
+    Splicer(body, plain_load(body), {axis: begin + Index.of(new)}, stores=True).block(kernel.body)
     return replace(kernel, axes=axes, body=body.block())
-
-
-class _Copy(Splicer):
-    """Copies stores, too."""
-
-    def statement(self, statement: Statement) -> None:
-        if isinstance(statement, Store):
-            place = Coordinates(self.coordinates(statement.place))
-            self.body.store(statement.buffer, place, self.operand(statement.value), statement.atomic)
-        else:
-            super().statement(statement)
 
 
 def _heights(rows: Index, most: int) -> Iterator[tuple[int, Index]]:
@@ -158,7 +146,7 @@ def _tiles(kernel: Kernel, rows: Symbol, first: Index, height: int, count: Index
     for position, copy in enumerate(copies):
         body.store(totals.name, Coordinates((Index.of(position),)), copy.names[total.name])
     body.enter((row,))
-    rest = _Copy(body, plain_load(body), {rows: begin + Index.of(row)})
+    rest = Splicer(body, plain_load(body), {rows: begin + Index.of(row)}, stores=True)
     rest.names[total.name] = body.load(F32, totals.name, Coordinates((Index.of(row),)))
     rest.block(tuple(statement for statement in kernel.body if statement is not loop))
     body.leave()
