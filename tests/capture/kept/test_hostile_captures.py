@@ -194,15 +194,17 @@ def tuples(first: int) -> list[Any]:
 def test_what_is_hungry_is_refused_with_a_bound(what: str, tmp_path: Path) -> None:
     name = "graph breaks among handlers"
     in_child(run, name, tmp_path / "whole", tmp_path)
-    for entry in sorted(path for path in (tmp_path / "whole" / "captures").iterdir() if KEY.fullmatch(path.name))[:1]:
+    for entry in sorted(path for path in (tmp_path / "whole" / "captures").iterdir() if KEY.fullmatch(path.name)):
         parts = opened(entry.read_bytes()[len(MAGIC) + DIGEST :])
         rows = parts["rows"]
-        if what == "table":
-            assert hungry_table(random.Random(0), parts)
-        else:
+        if what == "table" and not hungry_table(random.Random(0), parts):
+            continue  # the names of entries, and so their order, depend on where the program stands
+        if what != "table":
             rows += tuples(len(rows)) if what == "doubling" else [["tuple", what]]
         assert DiskCache(entry.parent).store(entry.name, closed(parts))
         assert "CaptureMissed" in in_child(bounded, name, tmp_path / "whole", tmp_path)
+        return
+    pytest.fail("no entry has a graph")
 
 
 def doubled(x: torch.Tensor) -> torch.Tensor:
