@@ -91,6 +91,27 @@ def sine(x: Tensor) -> Tensor:
     return torch.sin(x) + 1
 
 
+def addresses(x: Tensor) -> tuple[bool, ...]:
+    """Of what is known of a real tensor only."""
+    y = x.sin()
+    data, counted = y.data_ptr(), y._version
+    y.add_(1)
+    memory = y.untyped_storage()
+    return y.data_ptr() == data == memory.data_ptr(), y._version == counted + 1, memory.tolist() != []
+
+
+class Tripled(Tensor):
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_function__(func, types, args, kwargs)
+        return result * 3 if func is torch.sin else result
+
+
+def subclass(x: Tensor) -> tuple[Tensor, type]:
+    y = torch.sin(x.as_subclass(Tripled))
+    return y, type(y)
+
+
 def product(x: Tensor) -> tuple[Tensor, torch.dtype]:
     y = torch.outer(x, x) @ torch.outer(x, x)
     return y, y.dtype
@@ -191,6 +212,8 @@ def optimized(x: Tensor) -> Tensor:
 CHANGES = [
     Change("function modes of the program", Doubled, sine),
     Change("dispatch modes", TenTimes, sine),
+    Change("no torch functions", torch._C.DisableTorchFunction, addresses),
+    Change("torch functions of subclasses", torch._C.DisableTorchFunctionSubclass, subclass),
     Change("forward-mode differentiation", forward_ad.dual_level, sine),
     Change("trace functions", lambda: setting(sys.settrace, lambda *args: None, sys.gettrace()), sine),
     Change("grad mode", torch.no_grad, lambda x: (x.requires_grad_().sin() * 2).requires_grad),
@@ -295,6 +318,18 @@ def test_it_runs_eagerly(state: State) -> None:
             compiled(x)
             assert len(watch.of(ev.GraphCaptured)) == 1
         assert not state.is_there()
+
+
+def test_what_is_known_of_real_tensors_only() -> None:
+    def program(x: Tensor) -> tuple[Any, ...]:
+        with torch._C.DisableTorchFunction():
+            found = x._cdata, x.untyped_storage()._cdata, x._version, x.data_ptr()
+        return found, x + 1
+
+    compiled = onegraph.compile(program)
+    for _ in range(3):
+        x = torch.ones(3).mul_(2)
+        assert repr(compiled(x)) == repr(program(x))
 
 
 def test_a_version_is_used_again_when_its_state_comes_back() -> None:

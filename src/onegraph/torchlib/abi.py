@@ -87,6 +87,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "deterministic_warn_only": torch.is_deterministic_algorithms_warn_only_enabled,
     "deterministic_fill": private.deterministic_fill,
     "function_modes": private.count_function_modes,
+    "torch_functions": lambda: int(private.get_torch_function_state()),
     "dispatch_modes": private.count_dispatch_modes,
     "functorch_level": private.transform_level,
     "forward_level": private.forward_level,

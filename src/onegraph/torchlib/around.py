@@ -66,6 +66,13 @@ STATES: tuple[State, ...] = (
         is_there=has_unknown_function_modes,
     ),
     State(
+        "no torch functions",
+        ("torch._C.DisableTorchFunction",),
+        EAGER,
+        "nothing sees the functions that are called, and so tracing does not",
+        is_there=private.is_torch_function_disabled,
+    ),
+    State(
         "dispatch modes",
         ("torch.utils._python_dispatch.TorchDispatchMode", "torch.utils.flop_counter.FlopCounterMode", "make_fx"),
         EAGER,
@@ -121,6 +128,13 @@ STATES: tuple[State, ...] = (
     State("grad mode", ("torch.no_grad", "torch.set_grad_enabled"), COMPARED, "", compared=("grad_mode",)),
     State("inference mode", ("torch.inference_mode",), COMPARED, "", compared=("inference_mode",)),
     State("default dtype", ("torch.set_default_dtype",), COMPARED, "", compared=("default_dtype",)),
+    State(
+        "torch functions of subclasses",
+        ("torch._C.DisableTorchFunctionSubclass",),
+        COMPARED,
+        "whether tensors of a subclass are asked",
+        compared=("torch_functions",),
+    ),
     State(
         "default device",
         ("torch.set_default_device", "with torch.device"),

@@ -147,6 +147,7 @@ def is_below_autograd() -> bool:
     return excluded and not torch.is_inference_mode_enabled()
 
 
+is_torch_function_disabled = _C._is_torch_function_all_disabled
 is_torch_function_enabled = _C._is_torch_function_enabled
 #: While it is entered, composite operators that torch has in Python, too, run there. None: native ones take symbols.
 python_composites = _C._EnablePythonDispatcher if torch.__version__ < (2, 12) else None  # type: ignore[operator]

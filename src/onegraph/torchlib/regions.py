@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
 
 from onegraph.base.dataclass import dataclass
 from onegraph.torchlib.aten import LIBRARY, define
@@ -107,14 +106,6 @@ class Region:
             self._backwards[wanted, given] = self.differentiated(wanted, given, values)
         return self._backwards[wanted, given]
 
-    def forget_code(self) -> None:
-        """Forget what a backend has made of the bodies, and of the regions in them."""
-        self._backwards.clear()
-        for body in self.bodies:
-            body.run = None
-            if isinstance(body.function, GraphModule):
-                forget_regions(body.function)
-
     def joined(self, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> list[Any]:
         """The values in their order, the tensors contiguous."""
         of_tensors, of_numbers = iter(tensors), iter(numbers)
@@ -123,13 +114,6 @@ class Region:
     def taking(self, given: tuple[bool, ...]) -> tuple[bool, ...]:
         """What a region takes that has gradients of the given results beside the values."""
         return (*self.takes, *([True] * sum(given)))
-
-
-def forget_regions(module: GraphModule) -> None:
-    """Forget what a backend has made of the regions of a graph: another one makes its own."""
-    for node in module.graph.nodes:
-        if isinstance(node.target, Region):
-            node.target.forget_code()
 
 
 #: The regions that somebody holds, by their numbers.
