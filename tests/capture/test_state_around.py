@@ -27,6 +27,7 @@ from torch.nn.utils import parametrize
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
 import onegraph
 from onegraph import _C
@@ -85,6 +86,10 @@ def unfilled() -> Iterator[None]:
             yield
         finally:
             torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+def uncounted() -> Any:
+    return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView))
 
 
 def sine(x: Tensor) -> Tensor:
@@ -213,6 +218,8 @@ CHANGES = [
     Change("function modes of the program", Doubled, sine),
     Change("dispatch modes", TenTimes, sine),
     Change("no torch functions", torch._C.DisableTorchFunction, addresses),
+    Change("dispatch in part", torch._C._DisableTorchDispatch, addresses),
+    Change("dispatch in part", uncounted, lambda x: x.add_(1)._version),
     Change("torch functions of subclasses", torch._C.DisableTorchFunctionSubclass, subclass),
     Change("forward-mode differentiation", forward_ad.dual_level, sine),
     Change("trace functions", lambda: setting(sys.settrace, lambda *args: None, sys.gettrace()), sine),
@@ -320,15 +327,20 @@ def test_it_runs_eagerly(state: State) -> None:
         assert not state.is_there()
 
 
-def test_what_is_known_of_real_tensors_only() -> None:
+@pytest.mark.parametrize(
+    "enter", [torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch, uncounted, without_modes]
+)
+def test_what_is_known_of_real_tensors_only(enter: Callable[[], AbstractContextManager[Any]]) -> None:
     def program(x: Tensor) -> tuple[Any, ...]:
-        with torch._C.DisableTorchFunction():
-            found = x._cdata, x.untyped_storage()._cdata, x._version, x.data_ptr()
-        return found, x + 1
+        y = x + 1
+        with enter():
+            y = y.sin()
+            found = x._cdata, x.untyped_storage()._cdata, x._version, x.data_ptr(), y.add_(1)._version
+        return found, y + 1, y._version
 
     compiled = onegraph.compile(program)
-    for _ in range(3):
-        x = torch.ones(3).mul_(2)
+    for records in (False, False, True, True):
+        x = torch.ones(3).mul_(2).requires_grad_(records)
         assert repr(compiled(x)) == repr(program(x))
 
 

@@ -81,6 +81,13 @@ STATES: tuple[State, ...] = (
         is_there=has_dispatch_modes,
     ),
     State(
+        "dispatch in part",
+        ("torch._C._DisableTorchDispatch", "torch._C._ExcludeDispatchKeyGuard"),
+        EAGER,
+        "nothing sees the operators that run, or writes are not counted",
+        is_there=private.is_dispatch_partial,
+    ),
+    State(
         "operators in the place of others",
         ("__torch_dispatch__",),
         EAGER,

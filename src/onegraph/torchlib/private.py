@@ -147,6 +147,11 @@ def is_below_autograd() -> bool:
     return excluded and not torch.is_inference_mode_enabled()
 
 
+def is_dispatch_partial() -> bool:
+    """Whether operators ask no Python, or writes are not counted."""
+    return any(map(_C._dispatch_tls_is_dispatch_key_excluded, (DispatchKey.Python, DispatchKey.ADInplaceOrView)))
+
+
 is_torch_function_disabled = _C._is_torch_function_all_disabled
 is_torch_function_enabled = _C._is_torch_function_enabled
 #: While it is entered, composite operators that torch has in Python, too, run there. None: native ones take symbols.

@@ -204,8 +204,8 @@ def has_modes(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return count_modes(tracer, (), {}) > 0
 
 
-#: It goes below other modes, where the recorder does not see what it does.
-breaks(b.TORCH_CONTEXT, DeviceContext.__enter__, DeviceContext.__exit__)
+#: One goes below other modes, where the recorder does not see what it does; the other takes the fakes' mode away.
+breaks(b.TORCH_CONTEXT, DeviceContext.__enter__, DeviceContext.__exit__, private.disable_current_modes)
 FOLLOWED = (torch.device, torch.Stream, DisableTorchFunctionSubclass)
 for _context in vars(NATIVE).values():
     if isinstance(_context, type) and _context not in FOLLOWED and hasattr(_context, "__enter__"):
