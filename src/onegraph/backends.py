@@ -239,7 +239,8 @@ def recorded(
     program, pair = planned
     if isinstance(pair, FunctionalGraph):
         with timed(cx, "compile"):
-            run = make(pair.module, False, program.parameters, pair.spec.given_back())
+            constant = frozenset(program.parameters) - trained_among(module)
+            run = make(pair.module, False, constant, pair.spec.given_back())
         note(cx, lambda graph: KeptAlone(pair.spec, graph, kept_nodes(module)))
         return compiled_alone(pair.spec, run, module.forward)
     with timed(cx, "compile"):

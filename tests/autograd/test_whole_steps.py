@@ -296,3 +296,25 @@ def test_in_pieces(name: str) -> None:
     seen = check(run, lambda function: onegraph.compile(function, options=OPTIONS))
     assert set(seen.breaks) == breaks
     assert not any("is written to" in text for text in seen.fallbacks), "the step of the optimizer is compiled"
+
+
+@pytest.mark.parametrize("steps", ["optimizer.step()", "no optimizer"])
+def test_weights_that_a_step_changes_are_not_packed(steps: str) -> None:
+    """They would be packed again in each call."""
+    net = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        if steps == "optimizer.step()":
+            optimizer.step()
+        return loss
+
+    kept = onegraph.kept_bytes()
+    compiled = onegraph.compile(step, fullgraph=True, options={"library_calls": "packed"})
+    for _ in range(2):
+        compiled(torch.randn(64, 256))
+    assert onegraph.kept_bytes() == kept
+    onegraph.reset()
