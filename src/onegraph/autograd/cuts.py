@@ -44,7 +44,8 @@ def cut_at_buckets(module: GraphModule, half: Half, sizes: Mapping[int, int], li
     work = work_before(nodes)
     needed = {index: [results[n] for n in results_of(place)] for index, place in enumerate(half.gradients)}
     ready = {index: max(work[node] for node in needed[index]) for index in sizes if needed.get(index)}
-    buckets = list(filled(sorted(ready, key=ready.__getitem__), sizes, limits))
+    order = sorted(ready, key=lambda index: (ready[index], sizes[index]))  # a bias is not left for the next bucket
+    buckets = list(filled(order, sizes, limits))
     reached = [index for index, place in enumerate(half.gradients) if place is not None]
     *first, last = buckets or [[]]
     travelling = {index for bucket in first for index in bucket}
