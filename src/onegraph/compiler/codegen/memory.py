@@ -15,6 +15,9 @@ from onegraph.ir.index import ZERO, Index
 from onegraph.ir.loop import Offset, Operand, Place, writes
 from onegraph.ir.types import BOOL, I8, I64, DType
 
+AHEAD = 1 << 13  # bytes between what is read and what is asked for: the processor itself looks to the end of a page
+LONG = 1 << 20  # bytes, from which on what is read comes from memory
+
 
 class Memory:
     """`pointers[buffer]` is the address of its first element; `passes` counts the loops that have read a row.
@@ -141,6 +144,7 @@ class Memory:
         if mask is None:
             self.fetch_next_row(buffer, index, stored, address)
             self.fetch_next_panel(buffer, index, stored)
+            self.fetch_ahead(buffer, index, stored, address)
             depth = self.depth(buffer, address)
             self.check("load", buffer, index, lanes, None, depth)
             text = f"load {vector.type}, ptr {address.text}, align {stored.size}"
@@ -186,6 +190,32 @@ class Memory:
         begin = index.substitute({panels[-1]: Index.of(panels[-1]) + 1, columns: ZERO, inner[0]: ZERO})
         turn = Index.of(tiles) * inner[0].extent + Index.of(inner[0])
         self.fetch(self.address(buffer, begin + turn * share, stored, certain=False))
+
+    def fetch_ahead(self, buffer: str, index: Index, stored: DType, address: Val) -> None:
+        """What is read from its beginning to its end, and is too long to be in a cache, is asked for well ahead."""
+        if self.passes[buffer, index] or not self.is_stream(index, stored):
+            return
+        e = self.w.e
+        for start in range(0, self.w.lanes * stored.size, self.w.machine.line):
+            ahead = e.value(f"getelementptr i8, ptr {address.text}, i64 {AHEAD + start}", I64, 1, address.depth)
+            self.fetch(ahead)
+
+    def is_stream(self, index: Index, stored: DType) -> bool:
+        """Whether the loops read so much, and no element twice, in the order of memory."""
+        if not set(self.w.kernel.axes) <= index.symbols:
+            return False
+        steps: list[tuple[int, int]] = []
+        for axis in index.symbols:
+            step = index.coefficient(axis)
+            if step is None or step.constant is None or axis.extent is None or axis.extent.constant is None:
+                return False
+            steps.append((step.constant, axis.extent.constant))
+        size = 1
+        for stride, extent in sorted(steps):
+            if stride != size:
+                return False
+            size *= extent
+        return size * stored.size >= LONG
 
     def fetch(self, address: Val) -> None:
         """Ask the memory for what is there, if anything is, to have it near soon."""
