@@ -132,6 +132,8 @@ static PyMethodDef module_functions[] = {
     {"is_generic", module_is_generic, METH_O, NULL},
     {"force_eager", module_force_eager, METH_O, NULL},
     {"flush_denormals", module_flush_denormals, METH_O, NULL},
+    {"prefer_large_pages", module_prefer_large_pages, METH_VARARGS, NULL},
+    {"move_to_large_pages", module_move_to_large_pages, METH_VARARGS, NULL},
     {"can_watch", module_can_watch, METH_NOARGS, NULL},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS, NULL},
     {"resume", resume_call, METH_O, NULL},

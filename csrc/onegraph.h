@@ -201,6 +201,11 @@ PyObject *module_force_eager(PyObject *module, PyObject *forced);
 bool flushes_denormals(void);
 PyObject *module_flush_denormals(PyObject *module, PyObject *flush);
 
+/* ---- large pages of memory (pages.c) ---- */
+void prefer_large_pages(void *memory, int64_t bytes);
+PyObject *module_prefer_large_pages(PyObject *module, PyObject *args);
+PyObject *module_move_to_large_pages(PyObject *module, PyObject *args);
+
 /* ---- what an object is, told by its type alone (kinds.c) ---- */
 PyObject *module_is_of(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *module_answers_itself(PyObject *module, PyObject *cls);

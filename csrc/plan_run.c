@@ -4,12 +4,9 @@
 #include "tensor.h"
 #include "tensor_make.h"
 #include <stdlib.h>
-#include <sys/mman.h>
 
 enum {
     ALIGNMENT = 64,
-    LARGE_PAGE = 2 << 20,
-    LARGE = 1 << 20,             /* bytes of memory that is better had in large pages */
     KEPT_SCRATCH = 16 << 20,     /* larger memory goes back to the system after a call */
     HEAVY_LAUNCH = 256 * 1024,   /* bytes of operands from which on other threads may run Python meanwhile */
     FEW = 64,
@@ -84,21 +81,6 @@ static int run_integer(Call *call, const IntegerStep *step)
 }
 
 /* ---- memory ---- */
-
-/* Fresh memory is a fault at each page that is written first, which costs more than what most kernels do with it: large
-   pages make 512 times fewer of them. A system that has none says no, which is no error. */
-static void prefer_large_pages(void *memory, int64_t bytes)
-{
-#ifdef MADV_HUGEPAGE
-    if (bytes >= LARGE) {
-        uintptr_t begin = (uintptr_t)memory & ~(uintptr_t)(LARGE_PAGE - 1);
-        uintptr_t end = ((uintptr_t)memory + (uintptr_t)bytes + LARGE_PAGE - 1) & ~(uintptr_t)(LARGE_PAGE - 1);
-        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
-    }
-#else
-    (void)memory, (void)bytes;
-#endif
-}
 
 static int run_alloc(Call *call, const TensorStep *step)
 {

@@ -365,6 +365,12 @@ def is_generic(method: object, /) -> bool:
 def force_eager(forced: bool, /) -> None:
     """Whether regions run their functions as they are written, in all threads."""
 
+def prefer_large_pages(address: int, size: int, /) -> None:
+    """Let memory that is not written to yet be had in large pages."""
+
+def move_to_large_pages(address: int, size: int, /) -> int:
+    """Move memory in use to large pages, where it is for the program; gives how many bytes are in them."""
+
 def flush_denormals(flush: bool, /) -> bool:
     """Have this thread take denormal numbers for zero, or not; whether it did before."""
 

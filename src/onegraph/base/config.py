@@ -364,6 +364,11 @@ class Config:
         True,
         "ask the kernel whether parameters were written to, where it can tell; off: read them in every call",
     )
+    large_pages: bool = _option(
+        _SWITCH,
+        False,
+        "move weights that products with few rows read to large pages of memory at the first call, as for generation",
+    )
     eager_rounding: bool = _option(
         _SWITCH,
         True,

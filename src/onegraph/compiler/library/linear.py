@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
+from onegraph import _C
 from onegraph.base.config import Config
 from onegraph.base.constants import inf
 from onegraph.base.dataclass import dataclass
@@ -33,6 +34,7 @@ from onegraph.compiler.library.nodes import as_type, call
 from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
 from onegraph.compiler.library.tiles import Tiler, as_tiles, in_panels, packing
 from onegraph.compiler.target import Compile, Machine
+from onegraph.torchlib.fake import FakeTensor
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -80,16 +82,16 @@ def choose_linear(
         choice = _choice(product, config, tiler)
         if choice != "aten":
             with graph.inserting_before(node), node.meta["val"].fake_mode:
-                new = _rewritten(graph, product, choice, tiler.width)
+                new = _rewritten(graph, product, choice, tiler.width, config)
             new.meta.update(node.meta)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
 
 
-def _rewritten(graph: Graph, product: Product, choice: str, width: int) -> Node:
+def _rewritten(graph: Graph, product: Product, choice: str, width: int, config: Config) -> Node:
     match choice:
         case "sum":
-            return _as_sum(graph, product)
+            return _as_sum(graph, product, config.large_pages)
         case "tiles":
             value = product.weight.meta["val"]
             panels = graph.call_function(packing(value, product.tall, width), (product.weight,))
@@ -246,13 +248,16 @@ def _as_call(graph: Graph, product: Product, choice: str) -> Node:
     return as_type(graph, result, product.dtype)
 
 
-def _as_sum(graph: Graph, product: Product) -> Node:
+def _as_sum(graph: Graph, product: Product, large: bool) -> Node:
     """Added up in float32, whatever the type, and rounded once."""
-    weight = product.weight
+    weight, value = product.weight, product.weight.meta["val"]
+    sizes = (value.element_size(),)
     if not _is_laid_in_rows(product):
-        value = weight.meta["val"]
-        weight = graph.call_function(Recipe(laid_in_rows, (product.tall,), (value.element_size(),)), (weight,))
-        weight.meta["val"] = laid_in_rows(value, product.tall)
+        weight = graph.call_function(Recipe(laid_in_rows, (product.tall, large), sizes), (weight,))
+        weight.meta["val"] = laid_in_rows(value, product.tall, large)
+    elif large and product.constant:
+        weight = graph.call_function(Recipe(in_large_pages, (), sizes, is_view=True), (weight,))
+        weight.meta["val"] = value
     x, weight = (as_type(graph, node, torch.float32) for node in (product.x, weight))
     total = call(
         graph,
@@ -265,6 +270,17 @@ def _as_sum(graph: Graph, product: Product) -> Node:
     return as_type(graph, total, product.dtype)
 
 
-def laid_in_rows(weight: Tensor, tall: bool) -> Tensor:
-    """The weight with a contiguous row for each column of the result."""
-    return (weight.t() if tall else weight).contiguous()
+def laid_in_rows(weight: Tensor, tall: bool, large: bool) -> Tensor:
+    """The weight with a contiguous row for each column of the result, in large pages of memory perhaps."""
+    columns = weight.t() if tall else weight
+    made = torch.empty_like(columns, memory_format=torch.contiguous_format)
+    if large and not isinstance(made, FakeTensor):
+        _C.prefer_large_pages(made.data_ptr(), made.nbytes)
+    return made.copy_(columns)
+
+
+def in_large_pages(weight: Tensor) -> Tensor:
+    """The weight, in its memory, which is moved to large pages: what streams is not held up at every 4096 bytes."""
+    if not isinstance(weight, FakeTensor):
+        _C.move_to_large_pages(weight.data_ptr(), weight.nbytes)
+    return weight

@@ -30,12 +30,14 @@ _MADE: weakref.WeakValueDictionary[Any, Tensor] = weakref.WeakValueDictionary()
 class Recipe:
     """Callable with tensors (or None where there is none): gives `function(*tensors, *settings)`.
 
-    `itemsizes` are the bytes of an element of each tensor. A node of a graph has it as its target.
+    `itemsizes` are the bytes of an element of each tensor. A node of a graph has it as its target. A result that
+    `is_view` is memory of the first tensor: it is right whatever is written there.
     """
 
     function: Callable[..., Tensor]
     settings: tuple[Any, ...]
     itemsizes: tuple[int, ...]
+    is_view: bool = False
 
     @property
     def __name__(self) -> str:
@@ -63,10 +65,15 @@ def keeping(recipe: Recipe, check: Check) -> Callable[..., Tensor]:
     What it has made is kept for each first tensor: a graph may run for several modules. Where this torch has not what
     native code needs for it, the work is done in every call.
     """
+    make = partial(_view if recipe.is_view else _make, recipe)
     try:
-        return _C.KeptForEach(partial(_make, recipe), recipe.itemsizes, check)
+        return _C.KeptForEach(make, recipe.itemsizes, "version" if recipe.is_view else check)
     except NotImplementedError:
         return recipe
+
+
+def _view(recipe: Recipe, digests: bytes, *tensors: Tensor | None) -> Tensor:
+    return recipe(*tensors)  # of this tensor: another one with equal contents has its own
 
 
 def _make(recipe: Recipe, digests: bytes, *tensors: Tensor | None) -> Tensor:
