@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import onegraph
 from onegraph.base.events import GraphCaptured, MemoryPlanned
 from onegraph.compile import EVENTS
-from onegraph.compiler.library import convolution
+from onegraph.compiler.library import convolution, linear
 
 CALLS = ("aten", "onednn", "packed", "measured")
 
@@ -128,3 +128,17 @@ def test_filters_of_one_pixel_multiply_the_pixels_that_they_meet(
     model = nn.Conv2d(8, 16, 1, stride=stride)
     compare(model, [torch.randn(n, 8, h, w) for n, h, w in ((2, 12, 20), (3, 7, 4), (1, 9, 9))], "measured")
     compare(nn.Conv2d(8, 16, 1, stride=stride, bias=False), [torch.randn(2, 8, n, n + 1) for n in (6, 5)], "measured")
+
+
+def test_one_row_behind_many_is_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size is a symbol that is known to be one by then: statistics ask. A sum is chosen without a timing."""
+    model, timed = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 512), nn.LayerNorm(512)), list[str]()
+    compiled, times = onegraph.compile(model), linear.times
+    monkeypatch.setattr(linear, "times", lambda what, *args: timed.append(what) or times(what, *args))
+    with torch.no_grad():
+        for rows in (128, 1):
+            timed.clear()
+            x = torch.randn(rows, 512)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    onegraph.reset()
+    assert timed == []

@@ -67,7 +67,8 @@ class Product:
     @property
     def has_few_rows(self) -> bool:
         """Whether there are as few in every call."""
-        return self.sizes[0] <= FEW and is_static(self.x.meta["val"])
+        shape = self.x.meta["val"].shape
+        return self.sizes[0] <= FEW and all(type(size) is int or size.node.maybe_as_int() is not None for size in shape)
 
 
 def choose_linear(
