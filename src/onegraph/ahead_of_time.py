@@ -41,7 +41,7 @@ from onegraph.capture.kept.installed import digests, flags
 from onegraph.capture.kept.rows import Stale
 from onegraph.capture.kept.saved import Saved
 from onegraph.capture.kept.store import ASIDE, DAMAGED, settings_of
-from onegraph.compile import CompiledModule, compile, written
+from onegraph.compile import CompiledModule, compile, told, written
 from onegraph.compiler.made_with import Needs, check_facts, needs_of, versions
 from onegraph.reloading import objects_of, reloaded
 
@@ -216,15 +216,14 @@ def keywords_of(compiled: Any) -> dict[str, Any]:
     Raises:
         SaveError: a file cannot hold some of it.
     """
-    found: Any = compiled.__func__ if type(compiled) is MethodType else compiled
-    told = {**(found.onegraph_settings if isinstance(found, CompiledModule) else found.onegraph_maker.keywords)}
-    told["options"] = {name: value for name, value in (told["options"] or {}).items() if name not in ASIDE}
-    for name, value in {**told, **told["options"]}.items():
+    keywords = told(compiled)
+    keywords["options"] = {name: value for name, value in (keywords["options"] or {}).items() if name not in ASIDE}
+    for name, value in {**keywords, **keywords["options"]}.items():
         try:
             json.dumps(value)
         except TypeError:
             raise SaveError(f"a file cannot hold what compile was told of {name}: {value!r}") from None
-    return told
+    return keywords
 
 
 def tupled(value: Any) -> Any:

@@ -9,7 +9,7 @@ import functools
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -33,6 +33,7 @@ from onegraph.autograd.trace import is_taken
 from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import NO_MEMORY, CompileError
+from onegraph.base.late import late_module
 from onegraph.base.pipeline import timed
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.examined import examined, note_graph
@@ -41,6 +42,7 @@ from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.interpreted import interpreted
 from onegraph.compiler.lower.graph import lower_graph
+from onegraph.compiler.pipeline import alone
 from onegraph.compiler.target import Target
 from onegraph.reloading import graph_bytes, note, note_entered, note_other, within_mode
 from onegraph.torchlib import private
@@ -55,6 +57,11 @@ from onegraph.torchlib.size_operations import is_doubtful, may_raise
 from onegraph.torchlib.state import enter_inference, exit_inference, without_autocast
 from onegraph.torchlib.warned import ruled
 
+if TYPE_CHECKING:
+    from onegraph.compiler.library.quantize import quantize
+else:  # for an option
+    quantize = late_module("onegraph.compiler.library.quantize").quantize
+
 GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]
 
 LOGGER = logging.getLogger("onegraph")
@@ -62,6 +69,7 @@ COMPILER_FAILED = (
     "the native compiler failed on the graph of %s, which runs operator by operator: %s. This is a defect of onegraph: "
     'please report it. options={"raise_compiler_errors": True} raises it, with where it is from.'
 )
+MEASURED_HERE = "the error of its products in integers was measured for these weights"
 BACKWARD_IN_EAGER = "the backward pass of %s runs in eager: %s"
 
 
@@ -136,7 +144,8 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
             planned = plan_gradients(module, examples, cx)
             graphs = planned[1].modules() if planned is not None else []
         else:
-            graphs = [functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module]
+            graph = functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module
+            graphs = [in_integers(CPU, graph, parameters_among(examples), examples, cx)]
         for graph in graphs:
             lower_graph(graph, cx, CPU.device)
     except Exception as error:
@@ -198,10 +207,24 @@ def compiled_natively(
         graph = functional(module, examples, cx)
     if graph is None:
         return module.forward
+    parameters = parameters_among(examples)
     with timed(cx, "compile"), ruled("ignore"):
-        run = natively(target, cx, graph.module, False, parameters_among(examples), graph.spec.given_back())
+        module = in_integers(target, graph.module, parameters, examples, cx)
+        run = natively(target, cx, module, False, parameters, graph.spec.given_back())
     note(cx, partial(KeptInference, graph.spec))
+    if module is not graph.module and cx.made is not None:
+        cx.made.whole, cx.made.why = None, MEASURED_HERE
     return bind(graph.spec, run, records_writes=False, records_views=False)
+
+
+def in_integers(
+    target: Target, module: torch.fx.GraphModule, parameters: frozenset[int], given: list[Any], cx: Context
+) -> torch.fx.GraphModule:
+    """The functional graph as the option `quantize` wants it."""
+    if cx.config.quantize is None:
+        return module
+    with timed(cx, "compile: quantize"):
+        return quantize(module, parameters, given, cx, alone(cx, target))
 
 
 def evaluated(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
@@ -214,6 +237,8 @@ def plan_gradients(
 ) -> tuple[Program, GraphPair | FunctionalGraph] | None:
     """The graphs of a captured one that records gradients; None, and it is said why, if there are none."""
     reason = unrecordable(cx)
+    if cx.config.quantize is not None:
+        cx.emit(ev.ProductsQuantized(cx.frame, cx.config.quantize, reason="it records gradients"))
     program = Program(module, fake_inputs(module), overlapping(examples), parameters_among(examples))
     if not reason:
         try:

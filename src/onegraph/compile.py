@@ -174,6 +174,12 @@ def written(target: Any) -> Any:
             return target
 
 
+def told(compiled: Any) -> dict[str, Any]:
+    """What `compile` was told of a compiled function, method or module, besides the target."""
+    found: Any = compiled.__func__ if type(compiled) is MethodType else compiled
+    return {**(found.onegraph_settings if isinstance(found, CompiledModule) else found.onegraph_maker.keywords)}
+
+
 def compile_callable(target: Callable[..., Any], region: Region, settings: dict[str, Any]) -> Any:
     """The target behind the frame hook, with its name, signature and documentation."""
     function = target.__func__ if isinstance(target, MethodType) else target

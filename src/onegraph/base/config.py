@@ -76,6 +76,12 @@ def _parse_calls(text: str) -> str:
     return text
 
 
+def _parse_quantize(text: str) -> str | None:
+    if text not in ("", *_QUANTIZE_ACCEPTED):
+        raise ValueError(text)
+    return text or None
+
+
 def _parse_stage(text: str) -> str | None:
     if text not in ("", *_STAGES_ACCEPTED):
         raise ValueError(text)
@@ -136,6 +142,10 @@ _FUNCTIONS = Kind("a collection of functions, or names separated by commas", _pa
 _FUNCTION = Kind("a function or None, or the name of one", _parse_function, lambda v: v is None or callable(v))
 _CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed", "tiles")
 _CALLS = Kind(f"one of {', '.join(_CALLS_ACCEPTED)}", _parse_calls, lambda v: v in _CALLS_ACCEPTED)
+_QUANTIZE_ACCEPTED = ("int8-dynamic", "int8-weights")
+_QUANTIZE = Kind(
+    "'int8-dynamic', 'int8-weights' or None", _parse_quantize, lambda v: v is None or v in _QUANTIZE_ACCEPTED
+)
 _STAGES_ACCEPTED = ("dynamo", "aot")
 _STAGE = Kind("'dynamo', 'aot' or None", _parse_stage, lambda v: v is None or v in _STAGES_ACCEPTED)
 _LEVELS_ACCEPTED = range(1, 5)
@@ -355,6 +365,12 @@ class Config:
         _CALLS,
         "measured",
         "how matrix products and convolutions are computed: measured, aten, onednn, packed or tiles",
+    )
+    quantize: str | None = _option(
+        _QUANTIZE,
+        None,
+        "compute products with parameters in 8-bit integers where no gradients are recorded: int8-dynamic, or"
+        " int8-weights for few rows; the error is measured",
     )
     freeze_parameters: bool = _option(
         _SWITCH, False, "parameters change by operators that bump their version only, not through .data or NumPy"

@@ -245,8 +245,7 @@ class GraphExamined(Event):
     """Under `repro_after`: a graph is about to run for the first time, or has failed with the `error`.
 
     `after` says which graph it is: "dynamo" for a captured one, "aot" for one behind differentiation. `inputs` are
-    copies of what the `module` is called with, None if it is not known, `compile_graph` is the backend, `config` the
-    `Config`; `gradients` says whether they are recorded.
+    copies of what the `module` is called with, None if not known; `gradients` says whether they are recorded.
     """
 
     channel: ClassVar[str] = "fallbacks"
@@ -289,6 +288,26 @@ class GradientsPlanned(Event):
     recomputed: tuple[str, ...] = ()
     text: Text = ""
     joint: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedProduct:
+    """A product of rows, what is summed over, columns. `error` is None if not measured. `why` says why it is float."""
+
+    parameter: str
+    sizes: tuple[int, int, int]
+    error: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProductsQuantized(Event):
+    """Products are in integers by the option `quantize`. `reason` says why a graph stays as it is."""
+
+    channel: ClassVar[str] = "quantization"
+    way: str = ""
+    products: tuple[QuantizedProduct, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import torch
 from torch.fx import GraphModule
 
 from onegraph import _C
-from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.events import BoundsChecked, DiskSearched, FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
@@ -28,7 +27,7 @@ from onegraph.compiler.memory.check import check_plan
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.launcher import no_times
-from onegraph.compiler.target import Target
+from onegraph.compiler.target import Compile, Target
 from onegraph.ir.index import Index
 from onegraph.ir.loop import Program
 from onegraph.ir.loop_bounds import check_bounds
@@ -85,7 +84,7 @@ def compile_graph(
     """
     if "choose_calls" not in cx.config.skipped_passes:
         with timed(cx, "compile: choose library calls"):
-            module = target.library(module, parameters, cx.config, partial(_alone, config=cx.config, target=target))
+            module = target.library(module, parameters, cx.config, alone(cx, target))
     with ExitStack() as made:
         with timed(cx, "compile: find plan"):
             place = place_of(module, cx, target, given, consumes)
@@ -140,9 +139,10 @@ def compiled(
     return NativeGraph(run, steps, code.addresses, len(fused.kernels), fallbacks, kept, texts)
 
 
-def _alone(module: GraphModule, config: Config, target: Target) -> NativeGraph:
-    """The graph as it is, whose kernels are to be timed: nobody is told of it."""
-    return compiled(module, Context(config.replace(verify=False, measure=False)), target, None, False, None)
+def alone(cx: Context, target: Target) -> Compile:
+    """Compiles a graph as it is, whose kernels are to be timed: nobody is told of it."""
+    quiet = Context(cx.config.replace(verify=False, measure=False))
+    return lambda module: compiled(module, quiet, target, None, False, None)
 
 
 def scheduled(module: GraphModule, cx: Context, target: Target) -> tuple[Lowered, Program]:

@@ -7,7 +7,7 @@ from typing import Any, ParamSpec, overload
 
 from onegraph.base.arguments import check_suspending, check_target
 from onegraph.capture.directives.hatches import beside
-from onegraph.compile import EVENTS, compile
+from onegraph.compile import EVENTS, compile, told, written
 from onegraph.tools.html_report.collect import Collector
 from onegraph.tools.html_report.findings import findings
 from onegraph.tools.record import recording
@@ -25,7 +25,8 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Compile the function anew, call it once with these arguments, and report what capture made of it.
 
     Both spellings of torch are accepted: `explain(f)(x, y)` and `explain(f, x, y)`. The graphs are run as they are
-    captured (backend 'lowered'), and looked through for what the native compiler would leave to libraries.
+    captured (backend 'lowered'), and looked through for what the native compiler would leave to libraries. Of what is
+    compiled already, the options count here, too.
 
     Args:
         function: a function, method or module.
@@ -34,14 +35,16 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Returns:
         An `Explanation`. It prints; has `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`,
-        `ops_per_graph`, `library_calls`, `out_guards`, `compile_times` and `findings`, the dearest first; and unpacks
-        to `explanation, out_guards, graphs, ops_per_graph`, of which the first is its text.
+        `ops_per_graph`, `library_calls`, `quantized`, `out_guards`, `compile_times` and `findings`, the dearest first;
+        and unpacks to `explanation, out_guards, graphs, ops_per_graph`, of which the first is its text.
 
     Raises:
         InvalidArgument: for what cannot be compiled.
     """
     check_target(function)
     check_suspending(function)
+    given = told(function)["options"] if written(function) is not function else None
+    options = {**(given or {}), "share_versions": False}
 
     @beside
     def run(*args: Any, **kwargs: Any) -> Explanation:
@@ -49,7 +52,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         unsubscribe = EVENTS.subscribe(collector.note)
         try:
             with recording(EVENTS) as recorded:
-                compile(function, backend="lowered", options={"share_versions": False})(*args, **kwargs)
+                compile(function, backend="lowered", options=options)(*args, **kwargs)
         finally:
             unsubscribe()
         return summarize(recorded, findings(collector.report()))

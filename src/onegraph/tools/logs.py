@@ -105,6 +105,14 @@ def describe(event: Event) -> str:
         case ev.GradientsPlanned(kept=kept, values=values, recomputed=recomputed):
             again = f"computes {len(recomputed)} again"
             return f"keeps {plural(kept, 'byte')} for gradients in {plural(values, 'value')}, {again}"
+        case ev.ProductsQuantized(way=way, reason=reason) if reason:
+            return f"{way}: the graph stays in float: {reason}"
+        case ev.ProductsQuantized(way=way, products=products):
+            errors = [each.error or 0.0 for each in products if not each.why]
+            head = f"{way}: {len(errors)} of {plural(len(products), 'product')} with parameters in integers"
+            if not errors:
+                return head
+            return f"{head}, relative error {sum(errors) / len(errors):.2%} on average, {max(errors):.2%} at worst"
         case ev.LoweringDone(kernels=kernels):
             return f"lowered to {plural(kernels, 'kernel')}"
         case ev.FusionDone(kernels=kernels):
@@ -146,7 +154,17 @@ def details(event: Event) -> list[str]:
             return ["from user code:", *cause.traceback_lines()]
         case ev.CommunicationScheduled(transfers=transfers):
             return list(map(transfer_line, transfers))
+        case ev.ProductsQuantized(products=products):
+            return list(map(product_line, products))
     return []
+
+
+def product_line(product: ev.QuantizedProduct) -> str:
+    """A product, its error, and why it is not computed in integers."""
+    rows, inner, columns = product.sizes
+    error = "" if product.error is None else f"relative error {product.error:.2%}"
+    stays = f"stays in float: {product.why}" if product.why else ""
+    return ", ".join(filter(None, (f"{product.parameter}, {rows} x {inner} x {columns}", error, stays)))
 
 
 def transfer_line(transfer: ev.Transfer) -> str:

@@ -11,7 +11,7 @@ from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
 from onegraph.base.text import Printer, plural
 from onegraph.tools.html_report.data import Finding
-from onegraph.tools.logs import details
+from onegraph.tools.logs import describe, details
 from onegraph.tools.record import Recorded
 from onegraph.tools.times import Times
 
@@ -87,6 +87,8 @@ class Explanation:
     library_calls: tuple[LibraryCall, ...] = ()
     #: What graphs keep for their backward passes, and what those compute again.
     gradients: tuple[ev.GradientsPlanned, ...] = ()
+    #: Products in integers, by the option `quantize`, and how far off they are.
+    quantized: tuple[ev.ProductsQuantized, ...] = ()
     #: Breaks, recompilations and what ran eagerly, the dearest first, as `onegraph report` ranks them.
     findings: tuple[Finding, ...] = ()
 
@@ -153,6 +155,10 @@ class Explanation:
                 out.lines(lines[:MOST])
                 if len(lines) > MOST:
                     out.line(f"and {len(lines) - MOST} more, which `onegraph dump` shows")
+        for quantized in self.quantized:
+            out.line(f"Quantized{_at(quantized.frame)}: {describe(quantized)}")
+            with out.indented():
+                out.lines(details(quantized))
         if self.library_calls:
             out.line("Called as it is, between fused kernels (with memory and time, arithmetic not counted):")
         for call in self.library_calls:
@@ -194,6 +200,7 @@ def summarize(recorded: Iterable[Recorded], findings: Iterable[Finding] = ()) ->
     recompiles: list[ev.Recompiled] = []
     calls: dict[tuple[str, str], list[int]] = {}
     gradients: list[ev.GradientsPlanned] = []
+    quantized: list[ev.ProductsQuantized] = []
     times = Times()
     begun = 0  # how many graphs there were when the frame that is translated began
     for item in recorded:
@@ -212,6 +219,8 @@ def summarize(recorded: Iterable[Recorded], findings: Iterable[Finding] = ()) ->
                 guards.append(replace(built, text=item.text))
             case ev.GradientsPlanned() as planned:
                 gradients.append(replace(planned, text=item.text))
+            case ev.ProductsQuantized() as found:
+                quantized.append(found)
             case ev.Recompiled() as again:
                 recompiles.append(again)
             case ev.OperatorFellBack(operator=operator, reason=reason, moved=moved, nanoseconds=nanoseconds):
@@ -228,5 +237,6 @@ def summarize(recorded: Iterable[Recorded], findings: Iterable[Finding] = ()) ->
         str(times),
         tuple(called),
         tuple(gradients),
+        tuple(quantized),
         tuple(findings),
     )

@@ -46,6 +46,7 @@ ROUTES = MappingProxyType(
         "loops": Route(COMPILER, logging.DEBUG, ("ir_pre_fusion",)),
         "fusion": Route(COMPILER, logging.DEBUG, ("ir_post_fusion", "fusion", "schedule")),
         "communication": Route(COMPILER, logging.DEBUG, ("overlap", "overlap_scheduling")),
+        "quantization": Route(COMPILER, logging.INFO),
         "bounds": Route(COMPILER, logging.DEBUG),
         "memory": Route(COMPILER, logging.INFO),
         "output_code": Route(COMPILER, logging.DEBUG, ("output_code", "kernel_code", "caching")),

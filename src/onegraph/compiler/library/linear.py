@@ -11,7 +11,7 @@ A sum is for few rows: its time is that of reading the weight once, which a kern
 allows, and together with what is computed before and after. No library that torch has comes near. A weight whose
 columns are summed over is transposed, and that kept, since strips of columns are read at half of that speed.
 
-A new way to compute one is a new entry of `_candidates`, and its form as nodes in `_as_call`.
+A new way to compute one is a new entry of `library_ways`, and its form as nodes in `_as_call`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def choose_linear(
     """Rewrite the products for which something else than aten is faster."""
     tiler = Tiler(compiled, machine.tile_columns)
     for node in list(graph.nodes):
-        product = _product(node, parameters)
+        product = product_of(node, parameters)
         if product is None:
             continue
         choice = _choice(product, config, tiler)
@@ -101,7 +101,7 @@ def _rewritten(graph: Graph, product: Product, choice: str, width: int, config: 
     return _as_call(graph, product, choice)
 
 
-def _product(node: Node, parameters: frozenset[Node]) -> Product | None:
+def product_of(node: Node, parameters: frozenset[Node]) -> Product | None:
     """The product that the node is; None for any other node, and where aten alone can do it."""
     match node.target, node.args:
         case aten.mm.default, (Node() as x, Node() as y):
@@ -152,7 +152,7 @@ def _choice(product: Product, config: Config, tiler: Tiler) -> str:
     what += f" bias {product.bias is not None} tall {product.tall}"
     what += f" constant {product.constant} checked by {check}"
     setting = (product.tall, product.bias is not None, product.constant, check)
-    ways = ["aten", "onednn", *["packed"] * _may_pack(product.constant, check, timed[0])]
+    ways = ["aten", "onednn", *["packed"] * may_pack(product.constant, check, timed[0])]
     ours: dict[str, Callable[[], Runs]] = {}
     if may_tile:
         module = tiler.graph(product.x.meta["val"].fake_mode, timed, product.bias is not None)
@@ -161,7 +161,7 @@ def _choice(product: Product, config: Config, tiler: Tiler) -> str:
 
     def candidates() -> Mapping[str, Runs]:
         made = {name: make() for name, make in ours.items()}
-        return {**_candidates(timed, product.dtype, *setting), **made}
+        return {**library_ways(timed, product.dtype, *setting), **made}
 
     found = times(what, [*ways, *ours], candidates, config)
     best = fastest(found)
@@ -178,7 +178,7 @@ def _is_kept(product: Product, config: Config) -> bool:
     return product.constant and check_of(config) != "digest"
 
 
-def _may_pack(constant: bool, check: Check, rows: int) -> bool:
+def may_pack(constant: bool, check: Check, rows: int) -> bool:
     """For few rows the time is that of reading the weight, and for a digest the packed one would read it twice."""
     return constant and (check != "digest" or rows > FEW)
 
@@ -187,7 +187,7 @@ def _may_tile(product: Product, check: Check, width: int) -> bool:
     """Whether tiles of ours can be as fast: of packed panels that are full, or many, in the type that is added."""
     rows, _, columns = product.sizes
     full = columns % width == 0 or columns > MANY * width
-    return product.dtype is torch.float32 and full and _may_pack(product.constant, check, rows)
+    return product.dtype is torch.float32 and full and may_pack(product.constant, check, rows)
 
 
 def _tiled(product: Product, sizes: tuple[int, int, int], check: Check, tiler: Tiler, module: GraphModule) -> Runs:
@@ -198,7 +198,7 @@ def _tiled(product: Product, sizes: tuple[int, int, int], check: Check, tiler: T
     return [partial(lambda keep, weight: run(x, keep(weight), *bias), keeping(recipe, check), w) for w in weights]
 
 
-def _candidates(
+def library_ways(
     sizes: tuple[int, int, int], dtype: torch.dtype, tall: bool, biased: bool, constant: bool, check: Check
 ) -> Mapping[str, Runs]:
     """The ways to compute a product of these sizes. The packed one checks its weight, as it does in a call."""
@@ -217,7 +217,7 @@ def _candidates(
         "aten": [partial(torch.mm, x, w) if bias is None else partial(torch.addmm, bias, x, w) for w in seen],
         "onednn": [partial(lambda w: multiplied(w.t().to(within)), w) for w in seen],
     }
-    if _may_pack(constant, check, rows):
+    if may_pack(constant, check, rows):
         keeps = [(keeping(_packing(weight, tall, rows), check), weight) for weight in weights]
         found["packed"] = [partial(lambda keep, weight: multiplied(keep(weight)), *pair) for pair in keeps]
     return found

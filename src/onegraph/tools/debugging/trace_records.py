@@ -30,6 +30,7 @@ REPORTS: dict[type[Event], str] = {
     ev.Recompiled: "recompile_reasons",
     ev.FrameSkipped: "skipped",
     ev.OperatorFellBack: "fallback",
+    ev.ProductsQuantized: "quantized",
     ev.GraphFailed: "graph_failed",
     ev.RecompileLimitReached: "recompile_limit",
 }

@@ -1,0 +1,320 @@
+"""Products with a constant weight in 8-bit integers, for the option `quantize`.
+
+addmm(b, x, t(w))    qlinear_pointwise(codes(x), packed(w), scales(w)) * scales(x) + b      by oneDNN
+addmm(b, x, t(w))    _int_mm(codes(x), t(codes(w))) * scales(x) * scales(w) + b             by aten
+addmm(b, x, t(w))    sum(unsqueeze(x, 1) * codes(w), 2) * scales(w) + b                     for few rows
+
+A row is kept as integers from -127 to 127, its codes, and what they are multiplied by, its scale. Rows of x get theirs
+in each call, columns of the weight once. Integers are added exactly, in 32 bits. A sum reads the weight alone as
+integers: for few rows the time is that of reading it.
+
+Codes and scales of x, and what is done to the result, are ordinary operators, which become part of the kernels around.
+A row of x with a NaN or an infinity has the scale NaN or infinite and codes of 0 there: all its results are NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+
+from onegraph.base.config import Config
+from onegraph.base.context import Context
+from onegraph.base.events import ProductsQuantized, QuantizedProduct
+from onegraph.compiler.library.facts import multiplied_in
+from onegraph.compiler.library.linear import LITTLE, LONG, SIDE, Product, library_ways, may_pack, product_of
+from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
+from onegraph.compiler.library.nodes import as_type, call
+from onegraph.compiler.library.quantized_error import Unmeasured, errors
+from onegraph.compiler.library.recipe import Recipe, check_of
+from onegraph.compiler.target import Compile
+from onegraph.torchlib.graph import LazyGraphModule
+
+aten = torch.ops.aten
+onednn = torch.ops.onednn
+
+BOUND = 0.05  # of the relative error, above which a product stays as it is
+MOST = 127  # the largest code
+NEAR = 1 << 16  # elements of a weight that are rounded at a time
+LEAST = 2.0**-126  # scale: its reciprocal is finite
+CLEARLY = 0.8  # how much less than a float product's its time must be: the codes of x take some
+LONG_SIDE = 4 * SIDE  # for few rows, where the call itself is a part of the time
+
+FLOAT = "float"
+#: Why a product stays as it is.
+FAR = f"more than {BOUND:.0%} off"
+SLOW = "integers are not clearly faster"
+ROWS = f"it has more than {FEW} rows, their number changes, or less than {LONG} are summed"
+READ = "its weight is read in every call to see whether it has changed"
+
+Do = Callable[..., Any]
+
+
+def quantize(
+    module: GraphModule, parameters: frozenset[int], given: list[Any], cx: Context, compiled: Compile
+) -> GraphModule:
+    """The graph with integers in its products with parameters, where that is faster and the error small enough.
+
+    Args:
+        parameters: the positions of the inputs that are parameters of a module.
+        given: what the graph is called with first: the errors are those of its products.
+        compiled: makes what is timed of graphs that become kernels of ours.
+    """
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    constants = frozenset(node for number, node in enumerate(placeholders) if number in parameters)
+    products = {node: _constant_product(node, constants) for node in module.graph.nodes}
+    found = {node: product for node, product in products.items() if product is not None}
+    if not found:
+        return module
+    ways = {node: _way(product, cx.config, compiled) for node, product in found.items()}
+    chosen = {node: partial(_alone, found[node], way) for node, (way, _) in ways.items() if way != FLOAT}
+    try:
+        measured = errors(module, chosen, given)
+    except Unmeasured as why:
+        cx.emit(ProductsQuantized(cx.frame, cx.config.quantize or "", reason=str(why)))
+        return module
+    good = {node: ways[node][0] for node, error in measured.items() if error <= BOUND}
+    whys = {node: FAR if node in measured and node not in good else why for node, (_, why) in ways.items()}
+    report = [
+        QuantizedProduct(product.weight.name, product.sizes, measured.get(node), whys[node])
+        for node, product in found.items()
+    ]
+    cx.emit(ProductsQuantized(cx.frame, cx.config.quantize or "", tuple(report)))
+    return _rewritten(module, good, constants) if good else module
+
+
+def _constant_product(node: Node, constants: frozenset[Node]) -> Product | None:
+    """The product with a parameter, in its type or in that of x (under autocast), that the node is."""
+    product = product_of(node, constants)
+    if product is None or product.constant:
+        return product
+    match product.weight.target, product.weight.args, dict(product.weight.kwargs):
+        case aten._to_copy.default, (Node() as weight,), {"dtype": _, **rest} if weight in constants and not rest:
+            return replace(product, weight=weight, constant=True)
+    return None
+
+
+def _way(product: Product, config: Config, compiled: Compile) -> tuple[str, str]:
+    """How the product is computed, and why it stays in float if it does."""
+    rows, inner, columns = product.sizes
+    check, has_onednn = check_of(config), torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)
+    ways = ["sum"] * (product.has_few_rows and inner >= LONG)
+    if config.quantize == "int8-dynamic":
+        ways += [*["onednn"] * has_onednn, "aten"]
+    if not may_pack(True, check, rows):
+        return FLOAT, READ
+    if not ways:
+        return FLOAT, ROWS
+    if config.library_calls != "measured":
+        preferred = {"aten": "aten", "tiles": "sum"}.get(config.library_calls, "onednn")
+        return next((way for way in (preferred, "onednn") if way in ways), ways[-1]), ""
+    if rows * inner * columns < LITTLE:
+        return FLOAT, SLOW
+    side = LONG_SIDE if rows <= FEW else SIDE
+    timed = (min(rows, SIDE), min(inner, side), min(columns, side))
+    floats = ["aten", *["onednn", "packed"] * has_onednn]
+    if has_onednn and multiplied_in(product.dtype) is not product.dtype:
+        floats = ["packed"]  # aten takes so long that timing it takes seconds
+    integers = [f"int8 {way}" for way in ways]
+
+    def candidates() -> Mapping[str, Runs]:
+        made = library_ways(timed, product.dtype, product.tall, product.bias is not None, True, check)
+        made = {**made, **_integer_ways(timed, ways, product, compiled)}
+        return {name: made[name] for name in (*floats, *integers)}
+
+    what = f"quantized {timed} {product.dtype} bias {product.bias is not None} tall {product.tall} checked by {check}"
+    what += f" as {ways}"
+    found = times(what, [*floats, *integers], candidates, config)
+    best = fastest({way: found[f"int8 {way}"] for way in ways})  # the first where it is near: a sum leaves x as it is
+    is_faster = found[f"int8 {best}"] < CLEARLY * min(found[name] for name in floats)
+    return (best, "") if is_faster else (FLOAT, SLOW)
+
+
+def _integer_ways(
+    sizes: tuple[int, int, int], ways: Sequence[str], product: Product, compiled: Compile
+) -> Mapping[str, Runs]:
+    rows, inner, columns = sizes
+    x, scales, zero = torch.ones((rows, inner), dtype=torch.int8), torch.ones(columns), _zero(_at_once)
+    weights = [weight.to(torch.int8) for weight in copies(torch.ones((columns, inner)), rows)]
+    made: dict[str, Runs] = {"int8 aten": [partial(aten._int_mm.default, x, weight.t()) for weight in weights]}
+    if "onednn" in ways:
+        packed = [onednn.qlinear_prepack(weight, None) for weight in weights]
+        made["int8 onednn"] = [partial(_by_onednn, _at_once, x, weight, scales, zero) for weight in packed]
+    if "sum" in ways:
+        run = compiled(_sum_alone(product.x.meta["val"].fake_mode, sizes))
+        made["int8 sum"] = [partial(run, x.float(), weight, scales) for weight in weights]
+    return made
+
+
+def _sum_alone(mode: Any, sizes: tuple[int, int, int]) -> GraphModule:
+    rows, inner, columns = sizes
+    graph = Graph()
+    shapes = [((rows, inner), torch.float32), ((columns, inner), torch.int8), ((columns,), torch.float32)]
+    given = [graph.placeholder(f"x{number}") for number in range(len(shapes))]
+    with mode:
+        for node, (shape, dtype) in zip(given, shapes, strict=True):
+            node.meta["val"] = torch.empty(shape, dtype=dtype)
+        graph.output((_by_sum(partial(call, graph), *given),))
+    return LazyGraphModule(torch.nn.Module(), graph)
+
+
+# ---- the arithmetic, of tensors (`_at_once`) or as nodes of a graph --------------------------------------------------
+
+
+def _at_once(operator: Any, *args: Any, **kwargs: Any) -> Any:
+    return operator(*args, **kwargs)
+
+
+def _in_codes(do: Do, x: Any) -> tuple[Any, Any]:
+    """Each row of float32 as integers, rounded to nearest even, and its scale."""
+    scales = _scales(do, x)
+    near = do(aten.round.default, do(aten.mul.Tensor, x, do(aten.reciprocal.default, scales)))
+    is_number = do(aten.le.Scalar, do(aten.abs.default, near), float(MOST))
+    return do(aten._to_copy.default, do(aten.where.ScalarOther, is_number, near, 0.0), dtype=torch.int8), scales
+
+
+def _scales(do: Do, x: Any) -> Any:
+    largest = do(aten.amax.default, do(aten.abs.default, x), [1], True)
+    return do(aten.clamp_min.default, do(aten.mul.Scalar, largest, 1 / MOST), LEAST)
+
+
+def _by_onednn(do: Do, codes: Any, weight: Any, scales: Any, zero: Any) -> Any:
+    rest: tuple[Any, ...] = (None, 1.0, 0, torch.float32, "none", [], "")
+    return do(onednn.qlinear_pointwise.default, codes, 1.0, 0, weight, scales, zero, *rest)
+
+
+def _by_aten(do: Do, codes: Any, weight: Any, scales: Any) -> Any:
+    total = do(aten._int_mm.default, codes, do(aten.t.default, weight))
+    return do(aten.mul.Tensor, do(aten._to_copy.default, total, dtype=torch.float32), scales)
+
+
+def _by_sum(do: Do, x: Any, weight: Any, scales: Any) -> Any:
+    wide = do(aten._to_copy.default, weight, dtype=torch.float32)
+    products = do(aten.mul.Tensor, do(aten.unsqueeze.default, x, 1), wide)
+    return do(aten.mul.Tensor, do(aten.sum.dim_IntList, products, [2]), scales)
+
+
+def _zero(do: Do) -> Any:
+    return do(aten.full.default, [1], 0, dtype=torch.int64)
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+
+def int8_codes(weight: Tensor, tall: bool) -> Tensor:
+    """A row of integers for each column of the result."""
+    codes = torch.empty((weight.t() if tall else weight).shape, dtype=torch.int8)
+    for part, rows in _parts(weight, tall):
+        codes[part] = _in_codes(_at_once, rows)[0]
+    return codes
+
+
+def int8_scales(weight: Tensor, tall: bool) -> Tensor:
+    """A scale for each column of the result."""
+    return torch.cat([_scales(_at_once, rows).flatten() for _, rows in _parts(weight, tall)])
+
+
+def _parts(weight: Tensor, tall: bool) -> Iterator[tuple[slice, Tensor]]:
+    """What is rounded together, in float32: so much that it stays in a cache from one operator to the next."""
+    columns = weight.t() if tall else weight
+    step = max(NEAR // columns.shape[1], 1)
+    for start in range(0, len(columns), step):
+        part = slice(start, start + step)
+        yield part, columns[part].float().contiguous()
+
+
+def int8_packed(weight: Tensor, tall: bool) -> Tensor:
+    """The integers as oneDNN wants them."""
+    packed: Tensor = onednn.qlinear_prepack(int8_codes(weight, tall), None)
+    return packed
+
+
+def _alone(product: Product, way: str, x: Tensor, y: Tensor) -> Tensor:
+    """`x @ y` as it is to be computed, in float32 and without the bias."""
+    x, scales = x.float(), int8_scales(y, True)
+    if way == "sum":
+        return x @ int8_codes(y, True).float().t() * scales
+    codes, steps = _in_codes(_at_once, x)
+    if way == "onednn":
+        total = _by_onednn(_at_once, codes, int8_packed(y, True), scales, _zero(_at_once))
+    else:
+        total = _by_aten(_at_once, codes, int8_codes(y, True), scales)
+    result: Tensor = total * steps
+    return result
+
+
+# ---- the graph -------------------------------------------------------------------------------------------------------
+
+
+def _rewritten(module: GraphModule, ways: Mapping[Node, str], constants: frozenset[Node]) -> GraphModule:
+    graph = Graph()
+    copied: dict[Node, Node] = {}
+    graph.output(graph.graph_copy(module.graph, copied))
+    parameters = frozenset(copied[node] for node in constants)
+    writer = _Writer(graph)
+    for old, way in ways.items():
+        node = copied[old]
+        product = _constant_product(node, parameters)
+        assert product is not None
+        with graph.inserting_before(node), node.meta["val"].fake_mode:
+            new = writer.product(product, way)
+        new.meta.update(node.meta)
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+    return LazyGraphModule(module, graph)
+
+
+class _Writer:
+    """Writes products in front of others; codes of what several of them take are written once."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.do = graph, partial(call, graph)
+        self._codes: dict[Node, tuple[Node, Node]] = {}
+        self._made: dict[tuple[Node, Any], Node] = {}
+        self._zeros: list[Node] = []
+
+    def product(self, product: Product, way: str) -> Node:
+        _, inner, columns = product.sizes
+        scales = self._of_weight(product, int8_scales, torch.float32, columns)
+        if way == "sum":
+            codes = self._of_weight(product, int8_codes, torch.int8, columns, inner)
+            total = _by_sum(self.do, as_type(self.graph, product.x, torch.float32), codes, scales)
+        else:
+            codes, steps = self._codes_of(product.x)
+            total = self._total(product, way, codes, scales)
+            total = self.do(aten.mul.Tensor, total, steps)
+        if product.bias is not None:
+            total = self.do(aten.add.Tensor, total, as_type(self.graph, product.bias, torch.float32))
+        return as_type(self.graph, total, product.dtype)
+
+    def _total(self, product: Product, way: str, codes: Node, scales: Node) -> Node:
+        _, inner, columns = product.sizes
+        if way == "aten":
+            weight = self._of_weight(product, int8_codes, torch.int8, columns, inner)
+            by_aten: Node = _by_aten(self.do, codes, weight, scales)
+            return by_aten
+        packed = self._of_weight(product, int8_packed, torch.int8, inner, columns)
+        if not self._zeros:
+            self._zeros.append(_zero(self.do))
+        by_onednn: Node = _by_onednn(self.do, codes, packed, scales, self._zeros[0])
+        return by_onednn
+
+    def _codes_of(self, x: Node) -> tuple[Node, Node]:
+        if x not in self._codes:
+            self._codes[x] = _in_codes(self.do, as_type(self.graph, x, torch.float32))
+        return self._codes[x]
+
+    def _of_weight(self, product: Product, function: Callable[..., Tensor], dtype: torch.dtype, *shape: int) -> Node:
+        value = product.weight.meta["val"]
+        recipe = Recipe(function, (product.tall,), (value.element_size(),))
+        key = (product.weight, recipe)
+        if key not in self._made:
+            made = self.graph.call_function(recipe, (product.weight,))
+            made.meta["val"] = torch.empty(shape, dtype=dtype)
+            self._made[key] = made
+        return self._made[key]
