@@ -10,9 +10,11 @@ import transformers
 from torch import Tensor, nn
 
 from benchmarks.mobilenet import MobileNetV3
+from benchmarks.unet import UNet
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 from models import PIXELS, TOKENS, WORKLOADS, Workload  # noqa: E402 - the examples are not a package
+from models import tensors as tensors  # noqa: E402
 
 Built = tuple[nn.Module, dict[str, Tensor]]
 
@@ -65,6 +67,28 @@ def electra() -> Built:
     return transformers.ElectraModel(config).eval(), {"input_ids": torch.randint(config.vocab_size, (1, TOKENS))}
 
 
+def unet() -> Built:
+    return UNet().eval(), {"image": torch.randn(1, 3, 32, 32), "time": torch.tensor([100])}
+
+
+class LanguageLSTM(nn.Module):
+    """The medium one of "Recurrent Neural Network Regularization" (Zaremba et al., 2014), without its dropout."""
+
+    def __init__(self, vocabulary: int = 10_000, width: int = 650) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, width)
+        self.lstm = nn.LSTM(width, width, 2, batch_first=True)
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, text: Tensor) -> Tensor:
+        hidden, _ = self.lstm(self.table(text))
+        return self.head(hidden)
+
+
+def lstm() -> Built:
+    return LanguageLSTM().eval(), {"text": torch.randint(10_000, (1, TOKENS))}
+
+
 MODELS = (
     *WORKLOADS,
     Workload("llama", "Llama 110M, 128 tokens", lambda: llama(TOKENS)),
@@ -73,4 +97,6 @@ MODELS = (
     Workload("mobilenet", "MobileNetV3-large", mobilenet),
     Workload("whisper", "Whisper-tiny encoder", whisper),
     Workload("electra", "ELECTRA-small", electra),
+    Workload("unet", "DDPM UNet, 32 x 32", unet),
+    Workload("lstm", "LSTM 2 x 650", lstm),
 )
