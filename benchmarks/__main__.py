@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 
 import torch
 from rich.console import Console
@@ -15,6 +16,7 @@ from benchmarks import (
     data_parallel_forecast,
     dynamic,
     generation,
+    inference,
     kernels,
     memory,
     models,
@@ -34,6 +36,7 @@ SUITES = {
     "kernels": kernels.run,
     "models": models.run,
     "bf16": models.run_bf16,
+    **{name: partial(inference.run, name) for name in inference.SUITES},
     "small": small.run,
     "transforms": transforms.run,
     "transforms_cold": transforms.run_cold,
@@ -66,7 +69,7 @@ def main() -> None:
     if unknown := set(args.suites) - set(SUITES):
         parser.error(f"unknown suite {unknown.pop()!r}; accepted: {', '.join(SUITES)}")
 
-    console = Console(width=None if sys.stdout.isatty() else 100)
+    console = Console(width=None if sys.stdout.isatty() else 160)
     settings = Settings(args.quick, args.shared, tuple(filter(None, args.only.split(","))))
     if args.shared:
         torch.set_num_threads(1)

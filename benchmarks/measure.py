@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -48,6 +48,7 @@ class Result:
         unit: what the samples are shown in.
         note: what is to be known of the row, if anything.
         measured: where, and by which commit, of rows that are stored.
+        failures: in a word, why those contenders have no sample that should.
     """
 
     suite: str
@@ -56,6 +57,7 @@ class Result:
     samples: Mapping[str, Sample]
     note: str = ""
     measured: str = ""
+    failures: Mapping[str, str] = field(default_factory=dict)
 
     def ratio(self, contender: str, reference: str = "eager") -> float:
         """How many times less `contender` takes than `reference`."""

@@ -15,12 +15,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import inference
 from benchmarks.charts import CHARTS, draw
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import Result, Settings
 
 RESULTS = Path(__file__).with_name("results")
 SCALE = {"s": 1.0, "ms": 1e3, "us": 1e6, "MB": 1e-6}
+OF_LIMITS = "milliseconds, times faster than eager, share of the limit"
 TITLES = {
     "calls": "Call overhead: microseconds per call, CPU time of one thread",
     "calls_recorded": "Call overhead where gradients are recorded: microseconds, CPU time of one thread",
@@ -29,6 +31,11 @@ TITLES = {
     "kernels": "Kernels: milliseconds",
     "models": "Whole models, float32, batch 1: milliseconds",
     "bf16": "Whole models, bfloat16, batch 1: milliseconds",
+    "inference": f"Inference, float32, one thread: {OF_LIMITS}",
+    "inference_threads": f"Inference, float32, all threads: {OF_LIMITS}",
+    "inference_bf16": f"Inference, bfloat16, one thread: {OF_LIMITS}",
+    "inference_bf16_threads": f"Inference, bfloat16, all threads: {OF_LIMITS}",
+    "inference_int8": "Inference, float32 and a runtime with quantized weights, one thread: milliseconds of CPU time",
     "small": "Small models: microseconds",
     "transforms": "Transforms, derivatives, NumPy: milliseconds",
     "transforms_cold": "Transforms, derivatives, NumPy: CPU-seconds of the first call in a new process",
@@ -45,6 +52,7 @@ TITLES = {
     "training_cold": "Cold compile of a step: CPU-seconds of the first step in a new process",
 }
 COMPARED = {  # of other suites: all
+    **{name: suite.columns for name, suite in inference.SUITES.items()},
     "data_parallel_forecast": ("forecast", "measured"),
     "cold": ("stock", "onegraph"),
     "warm": ("stock", "onegraph"),
@@ -53,17 +61,35 @@ COMPARED = {  # of other suites: all
     "training_memory": ("eager", "onegraph"),
     "training_cold": ("stock", "onegraph"),
 }
+#: What onegraph is compared with: of other suites all others. Of several with one name, the fastest.
+REFERENCES = {
+    **{name: ("stock", "runtimes") for name in inference.SUITES},
+    "inference_int8": ("eager", "runtimes"),
+}
+SEVERAL = {"runtimes": ("onnxruntime", "openvino")}
 
 
 def shown(result: Result, contender: str) -> str:
     found = result.samples.get(contender)
-    return f"{found.median * SCALE[result.unit]:.3g}" if found else "-"
+    if not found:
+        return result.failures.get(contender, "-")
+    time = f"{found.median * SCALE[result.unit]:.3g}"
+    if "limit" not in result.samples or contender == "limit":
+        return time
+    return f"{time} x{result.ratio(contender):.2f} {result.ratio(contender, 'limit'):.0%}"
+
+
+def times_less(result: Result, reference: str) -> float | None:
+    """How many times less onegraph takes, if both are known."""
+    names = [name for name in SEVERAL.get(reference, (reference,)) if name in result.samples]
+    if not names or "onegraph" not in result.samples:
+        return None
+    return min(result.ratio("onegraph", name) for name in names)
 
 
 def ratio(result: Result, reference: str) -> str:
-    if not {"onegraph", reference} <= result.samples.keys():
-        return "-"
-    return f"x{result.ratio('onegraph', reference):.2f}"
+    found = times_less(result, reference)
+    return "-" if found is None else f"x{found:.2f}"
 
 
 def suites(results: Sequence[Result]) -> dict[str, list[Result]]:
@@ -83,6 +109,8 @@ def headers(suite: str) -> list[str]:
 
 def references(suite: str) -> tuple[str, ...]:
     """What onegraph is compared with."""
+    if suite in REFERENCES:
+        return REFERENCES[suite]
     names = compared(suite)
     return tuple(name for name in names if name != "onegraph") if "onegraph" in names else ()
 
@@ -99,14 +127,28 @@ def mean_ratios(rows: Sequence[Result]) -> str:
     """The geometric means of a suite's ratios."""
     found = []
     for reference in references(rows[0].suite):
-        ratios = [r.ratio("onegraph", reference) for r in rows if {"onegraph", reference} <= r.samples.keys()]
+        ratios = [times for row in rows if (times := times_less(row, reference)) is not None]
         if len(ratios) > 1:
             found.append(f"x{statistics.geometric_mean(ratios):.2f} against {reference}")
     return f"geometric mean: {', '.join(found)}" if found else ""
 
 
+def mean_shares(rows: Sequence[Result]) -> str:
+    """Of each contender, in the geometric mean of what it runs: times faster than eager, and its share of the limit."""
+    found = []
+    for name in compared(rows[0].suite):
+        both = [row for row in rows if {name, "limit"} <= row.samples.keys()]
+        if len(both) > 1 and name != "limit":
+            faster = statistics.geometric_mean(row.ratio(name) for row in both)
+            share = statistics.geometric_mean(row.ratio(name, "limit") for row in both)
+            missing = f" (of {len(both)})" if len(both) < len(rows) else ""
+            found.append(f"{name} x{faster:.2f} {share:.0%}{missing}")
+    return f"geometric mean: {', '.join(found)}" if found else ""
+
+
 def notes(rows: Sequence[Result]) -> list[str]:
-    return [note for note in dict.fromkeys((*(row.note for row in rows), mean_ratios(rows))) if note]
+    found = (*(row.note for row in rows), mean_shares(rows), mean_ratios(rows))
+    return [note for note in dict.fromkeys(found) if note]
 
 
 def environment(settings: Settings) -> str:

@@ -46,7 +46,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         pixels = self.norm(x).flatten(2).transpose(1, 2)
-        found = F.scaled_dot_product_attention(self.query(pixels), self.key(pixels), self.value(pixels))
+        factors = (layer(pixels)[:, None] for layer in (self.query, self.key, self.value))
+        found = F.scaled_dot_product_attention(*factors)[:, 0]
         return x + self.output(found).transpose(1, 2).reshape(x.shape)
 
 
