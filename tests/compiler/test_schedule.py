@@ -272,9 +272,9 @@ program(x, w, b):
 """
 
 
-def test_a_product_runs_in_tiles_of_two_heights() -> None:
+def test_a_product_runs_in_tiles_the_last_of_which_repeats_the_last_row() -> None:
     assert kernels_after(TILED, tile_products, PASSES["remove_dead_code"], flatten, vectorize) == (
-        "kernel k_y(i1: 8, i0: 1) vector i1 by 8:\n"
+        "kernel k_y(i1: 8, i0: 2) vector i1 by 8:\n"
         "  local k_y_totals: f32[4]\n"
         "  for r0: 16:\n"
         "    t0: f32 = load x @ i0 * 64 + r0\n"
@@ -284,7 +284,7 @@ def test_a_product_runs_in_tiles_of_two_heights() -> None:
         "    t6: f32 = dot over t4, t1\n"
         "    t7: f32 = load x @ i0 * 64 + r0 + 32\n"
         "    t9: f32 = dot over t7, t1\n"
-        "    t10: f32 = load x @ i0 * 64 + r0 + 48\n"
+        "    t10: f32 = load x @ min(i0 * 4 + 3, 6) * 16 + r0\n"
         "    t12: f32 = dot over t10, t1\n"
         "  store k_y_totals @ 0 = t3\n"
         "  store k_y_totals @ 1 = t6\n"
@@ -294,25 +294,7 @@ def test_a_product_runs_in_tiles_of_two_heights() -> None:
         "  for i0t: 4:\n"
         "    t13: f32 = load k_y_totals @ i0t\n"
         "    t15: f32 = add(t13, t14)\n"
-        "    store y @ i0 * 32 + i0t * 8 + i1 = t15\n"
-        "kernel k_y_rest(i1: 8, i0: 1) vector i1 by 8:\n"
-        "  local k_y_totals: f32[3]\n"
-        "  for r0: 16:\n"
-        "    t0: f32 = load x @ i0 * 48 + r0 + 64\n"
-        "    t1: f32 = load w @ i1 + r0 * 8\n"
-        "    t3: f32 = dot over t0, t1\n"
-        "    t4: f32 = load x @ i0 * 48 + r0 + 80\n"
-        "    t6: f32 = dot over t4, t1\n"
-        "    t7: f32 = load x @ i0 * 48 + r0 + 96\n"
-        "    t9: f32 = dot over t7, t1\n"
-        "  store k_y_totals @ 0 = t3\n"
-        "  store k_y_totals @ 1 = t6\n"
-        "  store k_y_totals @ 2 = t9\n"
-        "  t11: f32 = load b @ i1\n"
-        "  for i0t: 3:\n"
-        "    t10: f32 = load k_y_totals @ i0t\n"
-        "    t12: f32 = add(t10, t11)\n"
-        "    store y @ i0 * 24 + i0t * 8 + i1 + 32 = t12"
+        "    store y @ i1 + min(i0 * 4 + i0t, 6) * 8 = t15"
     )
 
 

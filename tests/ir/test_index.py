@@ -91,6 +91,7 @@ A, B, C = (of(axis) for axis in AXES)
         ((A * of(SIZE) + C) % of(SIZE), "k"),
         (((A * 4 + B) // 3) * 3 + (A * 4 + B) % 3, "i * 4 + j"),
         ((A * 8 + B * 2) // 4, "(j // 2) + i * 2"),
+        ((of(SIZE) // 6) * 6 + (of(SIZE) // 2 % 3) * 2 + of(SIZE) % 2, SIZE.name),
         ((A // 2) // 3, "0"),
         (C // 2, "(k // 2)"),
         (least(B, 3), "j"),

@@ -243,8 +243,7 @@ def _rejoin(found: dict[Monomial, int]) -> Index | None:
             if not (isinstance(atom, Call) and atom.op == "%"):
                 continue
             rest = monomial[:position] + monomial[position + 1 :]
-            quotient = Index((((Call("//", atom.a, atom.b),), 1),))
-            wanted = quotient * atom.b * Index(((rest, coefficient),))
+            wanted = (atom.a // atom.b) * atom.b * Index(((rest, coefficient),))
             if len(wanted.terms) == 1 and found.get(wanted.terms[0][0]) == wanted.terms[0][1]:
                 others = {m: c for m, c in found.items() if m not in (monomial, wanted.terms[0][0])}
                 return _make(others) + atom.a * Index(((rest, coefficient),))

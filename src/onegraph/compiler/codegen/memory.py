@@ -11,7 +11,7 @@ from onegraph.compiler.codegen.fence import Fence
 from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.codegen.writing import Writing
 from onegraph.compiler.kernels import has_products, operands
-from onegraph.ir.index import ZERO, Index
+from onegraph.ir.index import ONE, ZERO, Index
 from onegraph.ir.loop import Offset, Operand, Place, writes
 from onegraph.ir.types import BOOL, I8, I64, DType
 
@@ -30,6 +30,7 @@ class Memory:
         self.fence = fence
         self.dtypes = dict(dtypes)
         self.pointers: dict[str, str] = {}
+        self.is_product = has_products(writer.kernel)
         self.own = {local.name for local in writer.kernel.locals}
         self.written = {*writes(writer.kernel), *self.own}
         self.passes: Counter[tuple[str, Index]] = Counter()
@@ -93,11 +94,29 @@ class Memory:
 
     def address(self, buffer: str, index: Index, stored: DType, certain: bool = True) -> Val:
         """The address of the element (of that for the first lane); it need not be one unless that is certain."""
-        e = self.w.e
-        at = emit_index(e, index, self.w.values)
+        e, begin = self.w.e, self.pointers[buffer]
         opcode = "getelementptr inbounds" if certain else "getelementptr"
-        text = f"{opcode} {memory_type(stored)}, ptr {self.pointers[buffer]}, i64 {at.text}"
+        if self.is_product and certain:
+            begin, index = self.row(begin, index, stored)
+        at = emit_index(e, index, self.w.values)
+        text = f"{opcode} {memory_type(stored)}, ptr {begin}, i64 {at.text}"
         return e.value(text, I64, 1, at.depth)
+
+    def row(self, begin: str, index: Index, stored: DType) -> tuple[str, Index]:
+        """The address at which this loop begins, and the index from there on.
+
+        It is frozen: of several rows in a tile, LLVM would else weigh all ways to add up the place of each (which takes
+        half of its time), and find this one.
+        """
+        e, values = self.w.e, self.w.values
+        outer = tuple(
+            term for term in index.terms if all(values[s.name].depth < e.depth for s in Index((term,)).symbols)
+        )
+        if not outer or len(outer) == len(index.terms):
+            return begin, index
+        at = emit_index(e, Index(outer), values)
+        row = e.value(f"getelementptr inbounds {memory_type(stored)}, ptr {begin}, i64 {at.text}", I64, 1, at.depth)
+        return e.value(f"freeze ptr {row.text}", I64, 1, at.depth).text, index - Index(outer)
 
     def varies(self, index: Index) -> bool:
         """Whether lanes of the code being written differ in it."""
@@ -177,18 +196,22 @@ class Memory:
         """While tiles of a product go through a panel, each asks for its share of the next one: the loop over the rows
         of tiles is the innermost, the one over panels the next."""
         kernel, columns = self.w.kernel, self.w.vector_axis
-        if not has_products(kernel) or columns is None or len(kernel.axes) < 3:
+        if not self.is_product or columns is None or len(kernel.axes) < 3:
             return
         tiles, inner = kernel.axes[-1], [axis for axis in index.symbols if axis not in kernel.axes]
         panels = [axis for axis in kernel.axes if axis != columns and axis in index.symbols]
-        if tiles in index.symbols or len(inner) != 1 or not panels or inner[0].extent is None:
+        if tiles in index.symbols or not inner or not panels:
             return
-        if index.coefficient(inner[0]) != Index.of(self.w.lanes):
-            return  # a panel does not lie together
+        at, length = ZERO, ONE  # where in its panel this is read, and how long that is, in vectors
+        steps = [(index.coefficient(axis), axis) for axis in inner]
+        for step, axis in sorted(steps, key=lambda pair: -1 if pair[0] is None else pair[0].constant or -1):
+            if step != length * self.w.lanes or axis.extent is None:
+                return  # a panel does not lie together
+            at, length = at + length * Index.of(axis), length * axis.extent
         count = tiles.extent.constant if tiles.extent is not None else None
         share = -(-self.w.lanes // count) if count is not None else 1
-        begin = index.substitute({panels[-1]: Index.of(panels[-1]) + 1, columns: ZERO, inner[0]: ZERO})
-        turn = Index.of(tiles) * inner[0].extent + Index.of(inner[0])
+        begin = index.substitute({panels[-1]: Index.of(panels[-1]) + 1, columns: ZERO} | dict.fromkeys(inner, ZERO))
+        turn = Index.of(tiles) * length + at
         self.fetch(self.address(buffer, begin + turn * share, stored, certain=False))
 
     def fetch_ahead(self, buffer: str, index: Index, stored: DType, address: Val) -> None:

@@ -41,7 +41,7 @@ def choose_calls(
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     constants = frozenset(node for number, node in enumerate(placeholders) if number in parameters)
     before = {node: node.meta.get("val") for node in graph.nodes}
-    moved = choose_convolutions(graph, constants, frozenset(placeholders), config)
+    moved = choose_convolutions(graph, constants, frozenset(placeholders), config, compiled, machine)
     spread(graph, before | {new: before[old] for new, old in moved.items()})
     choose_attention(graph)
     choose_int8(graph, config)

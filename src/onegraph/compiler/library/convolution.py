@@ -4,6 +4,9 @@ c = convolution(x, w, b, ...)                              x' = clone(x), channe
 n = native_batch_norm(c, gamma, beta, mean, var, False)    w' = packed(w, gamma, var)
 y = n[0]                                                   y = _convolution_pointwise(x', w', folded(b, ...), ...)
 
+Those in float32 may also run in tiles of our own, see `tiles`: what is computed of the result is then part
+of them. So where something is, it is part of what is timed.
+
 Where the processor has no instructions for bfloat16 or float16, oneDNN is given float32, and its result rounded once.
 
 It pays only if a graph's convolutions gain on the whole: the times of all decide together, and of the copies of images
@@ -15,6 +18,7 @@ A new way to compute one is a new entry of `_candidates`, and its form as nodes 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -32,13 +36,18 @@ from onegraph.compiler.library.layout import channels_last, with_channels_last
 from onegraph.compiler.library.measure import Runs, copies, times
 from onegraph.compiler.library.nodes import as_type, call, size_of
 from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
+from onegraph.compiler.library.tiles import ConvolutionTiler, in_panels, tiles_of_image
 from onegraph.compiler.library.window import Window
+from onegraph.compiler.lower.registry import POINTWISE
+from onegraph.compiler.target import Compile, Machine
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+CLEARLY = 0.9  # of a library's time, what tiles may take: it is not measured, and their code takes time to make
 EPILOGUE: tuple[str, list[Any], str] = ("none", [], "")  # nothing is done to the result
+FOLDING = ("packed", "tiles")  # the forms whose filters hold the factor of the normalization
 NORMS = (aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default)
 
 
@@ -68,6 +77,11 @@ class Convolution:
     constant: bool  # whether it may be packed
 
     @property
+    def filters(self) -> tuple[int, ...]:
+        """The shape of the weight: output channels, input channels of a group, rows, columns."""
+        return tuple(self.weight.meta["val"].shape)
+
+    @property
     def image(self) -> tuple[int, ...]:
         """Its sizes, at present."""
         shape = present_shape(self.x.meta["val"])
@@ -82,7 +96,7 @@ class Convolution:
         are arranged for others. A matrix it arranges in one way, and takes as long as for the image itself.
         """
         of_any_size = not all(type(size) is int for size in self.x.meta["val"].shape)
-        return None if of_any_size and tuple(self.weight.meta["val"].shape[2:]) == (1, 1) else self.image
+        return None if of_any_size and self.filters[2:] == (1, 1) else self.image
 
     @property
     def is_packed_matrix(self) -> bool:
@@ -92,16 +106,46 @@ class Convolution:
     @property
     def is_product(self) -> bool:
         """Whether each pixel that the filter meets is multiplied by the same matrix, and nothing else happens."""
-        return self.window.multiplies_pixels and tuple(self.weight.meta["val"].shape[2:]) == (1, 1)
+        return self.window.multiplies_pixels and self.filters[2:] == (1, 1)
+
+    @property
+    def pixels(self) -> int:
+        """Those of the result, at present."""
+        count, _, *sizes = present_shape(self.node.meta["val"]) or (0, 0)
+        return count * math.prod(sizes)
+
+    @property
+    def padded(self) -> int:
+        """Elements of its image with zeros around; none if it needs none."""
+        count, channels, *sizes = self.image
+        around = [size + 2 * more for size, more in zip(sizes, self.window.padding, strict=True)]
+        return count * channels * math.prod(around) if any(self.window.padding) else 0
+
+    def may_tile(self, tiler: ConvolutionTiler) -> bool:
+        """Whether it may run in tiles of ours, which add up float32: of images of one size, in any number."""
+        value = self.x.meta["val"]
+        fits = self.constant and value.dtype is torch.float32 and all(type(size) is int for size in value.shape[1:])
+        return fits and tiler.fits(self.filters, self.window, self.pixels)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether something is computed of the result element by element."""
+        return any(user.target in POINTWISE for user in self.result.users)
 
 
 def choose_convolutions(
-    graph: Graph, parameters: frozenset[Node], inputs: frozenset[Node], config: Config
+    graph: Graph,
+    parameters: frozenset[Node],
+    inputs: frozenset[Node],
+    config: Config,
+    compiled: Compile,
+    machine: Machine,
 ) -> dict[Node, Node]:
     """Put channels last if that is faster on the whole. Gives the new nodes, and what each stands for."""
     found = [c for node in graph.nodes if (c := _convolution(node, parameters, inputs)) is not None]
-    forms = _forms(found, config)
-    return dict(_rewrite(graph, c, form) for c, form in zip(found, forms, strict=False))
+    tiler = ConvolutionTiler(compiled, machine, config)
+    forms = _forms(found, config, tiler)
+    return dict(_rewrite(graph, c, form, tiler.width) for c, form in zip(found, forms, strict=False))
 
 
 # ---- what is there ---------------------------------------------------------------------------------------------------
@@ -156,22 +200,33 @@ def _norm(node: Node, constants: frozenset[Node]) -> tuple[Norm | None, Node]:
 # ---- whether it pays -------------------------------------------------------------------------------------------------
 
 
-def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
+def _forms(found: Sequence[Convolution], config: Config, tiler: ConvolutionTiler) -> list[str]:
     """The form of each; none if they stay as they are."""
-    if config.library_calls != "measured":
-        packed = config.library_calls == "packed"
-        return ["packed" if packed and c.constant else "plain" for c in found]
+    match config.library_calls:
+        case "tiles":
+            return ["tiles" if c.may_tile(tiler) else "packed" if c.constant else "plain" for c in found]
+        case "packed":
+            return ["packed" if c.constant else "plain" for c in found]
+        case "measured":
+            pass
+        case _:
+            return ["plain"] * len(found)
     forms, gained = [], 0.0
     check = check_of(config)
     for c in found:
-        x, weight = c.x.meta["val"], c.weight.meta["val"]
+        x = c.x.meta["val"]
         if c.constant and multiplied_in(x.dtype) is not x.dtype:  # aten takes so long that timing it takes seconds
             forms.append("packed")
             gained = inf
             continue
-        what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
+        what = f"convolution, cold {c.image} {c.filters} {c.window} {x.dtype}"
         what += f" constant {c.constant} packed for {c.packed_for} as product {c.is_product} checked by {check}"
-        measured = times(what, _ways(c), lambda c=c: _candidates(c, check), config)  # type: ignore[misc]
+        tiled = check != "digest" and c.may_tile(tiler)  # of which the times of the others have their part
+        what += f" beside tiles, followed {c.is_followed}" * tiled
+        candidates = partial(_candidates, c, check, tiled)
+        measured = dict(times(what, _ways(c, tiled), candidates, config))
+        if tiled:
+            measured["tiles"] = tiler.seconds(x.fake_mode, c.filters, c.pixels, c.padded) / CLEARLY
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
         forms.append(best)
         gained += measured["aten"] - measured[best]
@@ -196,40 +251,52 @@ def _restoring(value: Tensor, config: Config) -> float:
     return times(f"copy of {shape} {value.dtype}", ["copy"], candidates, config)["copy"]
 
 
-def _ways(c: Convolution) -> list[str]:
-    return ["aten", "plain", *["product"] * c.is_product, *["packed"] * c.constant]
+def _ways(c: Convolution, tiled: bool) -> list[str]:
+    """Beside tiles of ours, only the fastest way of the library."""
+    plain = [] if tiled else ["plain", *["product"] * c.is_product]
+    return ["aten", *plain, *["packed"] * c.constant]
 
 
-def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
-    """A convolution as it is, and with channels last; the packed one checks its weight as it does in a call."""
+def _candidates(c: Convolution, check: Check, tiled: bool) -> Mapping[str, Runs]:
+    """A convolution as it is, and with channels last; the packed one checks its weight as it does in a call.
+
+    Where tiles are another way, what is computed of the result is part of it: an activation stands for that.
+    """
     dtype = c.x.meta["val"].dtype
     x = torch.full(c.image, 0.5, dtype=dtype)
     last = x.to(memory_format=torch.channels_last)
     pixels = c.image[0] * c.image[2] * c.image[3]
-    weights = copies(torch.full(tuple(c.weight.meta["val"].shape), 0.5, dtype=dtype), pixels)
+    weights = copies(torch.full(c.filters, 0.5, dtype=dtype), pixels)
+    activated = torch.relu_ if tiled and c.is_followed else _as_it_is
     padding, stride, dilation, groups = c.window.arguments()
     rest = (None, stride, padding, dilation, False, [0] * len(stride), groups)
     found: dict[str, Runs] = {
-        "aten": [partial(torch.convolution, x, weight, *rest) for weight in weights],
-        "plain": [partial(torch.convolution, last, weight, *rest) for weight in weights],
+        "aten": [partial(lambda w: activated(torch.convolution(x, w, *rest)), weight) for weight in weights],
     }
+    if not tiled:
+        found["plain"] = [partial(torch.convolution, last, weight, *rest) for weight in weights]
     down, across = stride
 
     def rows() -> Tensor:
         return last.permute(0, 2, 3, 1)[:, ::down, ::across].reshape(-1, x.shape[1])
 
-    if c.is_product:
+    if c.is_product and not tiled:
         found["product"] = [partial(lambda weight: torch.mm(rows(), weight.flatten(1).t()), w) for w in weights]
     if c.constant:
         recipe = Recipe(packed_weight, (c.window, c.packed_for), (x.element_size(),))
 
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
             if c.is_packed_matrix:
-                return mkldnn._linear_pointwise(rows(), keep(weight), None, *EPILOGUE)
-            return mkldnn._convolution_pointwise(last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE)
+                return activated(mkldnn._linear_pointwise(rows(), keep(weight), None, *EPILOGUE))
+            settings = (padding, stride, dilation, groups)
+            return activated(mkldnn._convolution_pointwise(last, keep(weight), None, *settings, *EPILOGUE))
 
         found["packed"] = [partial(packed, keeping(recipe, check), weight) for weight in weights]
     return found
+
+
+def _as_it_is(result: Tensor) -> Tensor:
+    return result
 
 
 # ---- what is made of constants ---------------------------------------------------------------------------------------
@@ -249,10 +316,17 @@ def folded_weight(
     weight: Tensor, gamma: Tensor | None, var: Tensor, eps: float, window: Window, image: tuple[int, ...] | None
 ) -> Tensor:
     """The filters with the factor of the normalization, packed."""
-    factor = _factor(gamma, var, eps).view(-1, *[1] * (weight.dim() - 1))
-    scaled = torch.empty(weight.shape, dtype=multiplied_in(weight.dtype), memory_format=torch.channels_last)
-    torch.mul(weight, factor, out=scaled)  # in float64, rounded once
-    return packed_weight(scaled, window, image)
+    return packed_weight(_scaled(weight, gamma, var, eps), window, image)
+
+
+def filter_panels(weight: Tensor, width: int) -> Tensor:
+    """The filters as panels: for each output channel a column, of which the input channels lie together."""
+    return in_panels(weight.permute(0, 2, 3, 1).flatten(1), False, width)
+
+
+def folded_panels(weight: Tensor, gamma: Tensor | None, var: Tensor, eps: float, width: int) -> Tensor:
+    """The filters with the factor of the normalization, as panels."""
+    return filter_panels(_scaled(weight, gamma, var, eps), width)
 
 
 def folded_bias(
@@ -264,6 +338,13 @@ def folded_bias(
     return (shift if beta is None else shift + beta.double()).to(getattr(torch, dtype))
 
 
+def _scaled(weight: Tensor, gamma: Tensor | None, var: Tensor, eps: float) -> Tensor:
+    """The filters with the factor of the normalization: in float64, rounded once."""
+    factor = _factor(gamma, var, eps).view(-1, *[1] * (weight.dim() - 1))
+    scaled = torch.empty(weight.shape, dtype=multiplied_in(weight.dtype), memory_format=torch.channels_last)
+    return torch.mul(weight, factor, out=scaled)
+
+
 def _factor(gamma: Tensor | None, var: Tensor, eps: float) -> Tensor:
     factor = (var.double() + eps).rsqrt()
     return factor if gamma is None else factor * gamma.double()
@@ -272,16 +353,22 @@ def _factor(gamma: Tensor | None, var: Tensor, eps: float) -> Tensor:
 # ---- the new form ----------------------------------------------------------------------------------------------------
 
 
-def _rewrite(graph: Graph, c: Convolution, form: str) -> tuple[Node, Node]:
+def _rewrite(graph: Graph, c: Convolution, form: str, width: int) -> tuple[Node, Node]:
     """The node of the new form, and the one that it replaces."""
-    old = c.result if form == "packed" else c.node
+    old = c.result if form in FOLDING else c.node
     with graph.inserting_before(old), old.meta["val"].fake_mode:
         x = with_channels_last(graph, c.node.all_input_nodes[0])  # which may be new by now
-        new = {"plain": _plain, "product": _product, "packed": _packed}[form](graph, c, x)
+        match form:
+            case "tiles":
+                new = _tiles(graph, c, x, width)
+            case "packed":
+                new = _packed(graph, c, x)
+            case _:
+                new = {"plain": _plain, "product": _product}[form](graph, c, x)
     new.meta.update(old.meta)
     new.meta["val"] = channels_last(old.meta["val"])
     old.replace_all_uses_with(new)
-    if form == "packed" and c.norm is not None:
+    if form in FOLDING and c.norm is not None:
         for node in reversed(c.norm.nodes):
             graph.erase_node(node)
     graph.erase_node(c.node)
@@ -335,18 +422,37 @@ def _call(graph: Graph, target: Any, args: tuple[Any, ...], value: Tensor) -> No
     return node
 
 
+def _tiles(graph: Graph, c: Convolution, x: Node, width: int) -> Node:
+    norm = c.norm
+    if norm is None:
+        panels = _made(graph, c.weight, filter_panels, (c.weight,), (width,))
+    else:
+        panels = _made(graph, c.weight, folded_panels, (c.weight, norm.weight, norm.var), (norm.eps, width))
+    outputs, inputs, *sizes = c.filters
+    panels.meta["val"] = c.weight.meta["val"].new_empty(-(-outputs // width), inputs * math.prod(sizes), width)
+    return tiles_of_image(graph, x, panels, _bias(graph, c, torch.float32), c.filters, c.window)
+
+
+def _bias(graph: Graph, c: Convolution, within: torch.dtype) -> Node | None:
+    """What is added to the result, in an element type."""
+    norm = c.norm
+    if norm is None:
+        return None if c.bias is None else as_type(graph, c.bias, within)
+    parts = (c.bias, norm.weight, norm.bias, norm.mean, norm.var)
+    bias = _made(graph, norm.mean, folded_bias, parts, (norm.eps, str(within).removeprefix("torch.")))
+    bias.meta["val"] = norm.mean.meta["val"].new_empty(norm.mean.meta["val"].shape, dtype=within)
+    return bias
+
+
 def _packed(graph: Graph, c: Convolution, x: Node) -> Node:
     norm, dtype = c.norm, x.meta["val"].dtype
     within = multiplied_in(dtype)
     if norm is None:
         weight = _made(graph, c.weight, packed_weight, (c.weight,), (c.window, c.packed_for))
-        bias = None if c.bias is None else as_type(graph, c.bias, within)
     else:
         settings = (norm.eps, c.window, c.packed_for)
         weight = _made(graph, c.weight, folded_weight, (c.weight, norm.weight, norm.var), settings)
-        parts = (c.bias, norm.weight, norm.bias, norm.mean, norm.var)
-        bias = _made(graph, norm.mean, folded_bias, parts, (norm.eps, str(within).removeprefix("torch.")))
-        bias.meta["val"] = norm.mean.meta["val"].new_empty(norm.mean.meta["val"].shape, dtype=within)
+    bias = _bias(graph, c, within)
     image = as_type(graph, x, within)
     if c.is_packed_matrix:
         linear = mkldnn._linear_pointwise.default

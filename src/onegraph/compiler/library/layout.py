@@ -37,6 +37,7 @@ _VIEWS = frozenset(
         aten.squeeze.dims,
         aten.select.int,
         aten.slice.Tensor,
+        aten.unfold.default,
         aten.expand.default,
         aten.split_with_sizes.default,
     }

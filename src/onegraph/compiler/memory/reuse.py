@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.memory.liveness import Lifetimes
-from onegraph.ir.index import Symbol
+from onegraph.ir.index import Call, Symbol
 from onegraph.ir.loop import (
     Block,
     Buffer,
@@ -64,6 +64,10 @@ def may_overwrite(kernel: Kernel, operand: str, result: str) -> bool:
     own = {*kernel.axes, *(axis for axes in path for axis in axes)}
     if not all(axis in place.index.symbols for axis in own if axis.extent is not None):
         return False  # several iterations write one element, or one iteration writes none of its own
+    if any(
+        isinstance(atom, Call) and atom.op in ("min", "max") for factors, _ in place.index.terms for atom in factors
+    ):
+        return False  # the last of them write one element
     for number, (_, access) in enumerate(order):
         load = access.value if isinstance(access, Let) else None
         if isinstance(load, Load) and load.buffer == operand and (number > at or load.place != place):

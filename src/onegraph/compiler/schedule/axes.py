@@ -74,7 +74,7 @@ def _divided(kernel: Kernel) -> tuple[Symbol, int] | None:
 def _splitting(call: Call, axes: set[Symbol]) -> tuple[Symbol, int] | None:
     """How to split an axis so that the quotient or remainder goes away."""
     divisor = call.b.constant
-    if divisor is None:
+    if divisor is None or call.op not in ("//", "%"):
         return None
     for nested, _ in ((atom, 0) for monomial, _ in call.a.terms for atom in monomial):
         if isinstance(nested, Call):

@@ -74,7 +74,7 @@ class Fuser:
             if group is not None:
                 self.groups[number] = group
                 self.versions[number] = 1
-                if isinstance(step, Kernel) and rows_of_product(step, self.table) is not None:
+                if isinstance(step, Kernel) and rows_of_product(step, self.table):
                     self.products.add(number)
             before = self.before[number] = {n for name in reads(step) for n in writers.get(name, ())}
             for name in reads(step):

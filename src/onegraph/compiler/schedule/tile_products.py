@@ -18,8 +18,8 @@
 
 Several rows are written out inside of the reduction, so that a vector of the second factor is loaded once for all of
 them; columns are vectors of several registers each (`vectorize`). Neighbouring tiles share the second factor. What
-follows the reduction is done row by row, while the totals are near. Rows are dealt out evenly, in tiles of two heights
-at most. Source: K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
+follows the reduction is done row by row, while the totals are near. The last tile need not be full. Source: K. Goto, R.
+van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from onegraph.compiler.body import Body
 from onegraph.compiler.kernels import indices, place_indices, stored_by
 from onegraph.compiler.schedule.splice import Splicer, plain_load
 from onegraph.compiler.target import Machine
-from onegraph.ir.index import ONE, ZERO, Call, Index, Symbol
+from onegraph.ir.index import ONE, ZERO, Call, Index, Symbol, least, product
 from onegraph.ir.loop import (
     Accumulate,
     Apply,
@@ -62,18 +62,35 @@ def tile_products(program: Program, cx: Context, machine: Machine) -> Program:
 
 
 def _parts(step: Step, table: dict[str, Buffer], machine: Machine) -> Iterator[Step]:
-    """The kernels of a step: several for a product whose rows do not fill tiles, or whose columns no panels."""
-    rows = rows_of_product(step, table) if isinstance(step, Kernel) else None
-    if rows is None:
+    """The kernels of a step: two for a product whose columns do not fill panels."""
+    axes = rows_of_product(step, table) if isinstance(step, Kernel) else ()
+    if not axes:
         yield step
         return
     assert isinstance(step, Kernel)
-    first = ZERO
-    for height, count in _heights(rows.extent or ONE, machine.tile_rows):
-        for part in _of_whole_panels(step):
-            tiles = _tiles(part, rows, first, height, count)
-            yield tiles if first == ZERO else replace(tiles, name=f"{tiles.name}_rest")
-        first = first + count * height
+    step, rows = with_rows_as_one(step, axes)
+    height = _height(rows.extent or ONE, machine.tile_rows)
+    for part in _of_whole_panels(step):
+        yield _tiles(part, rows, height)
+
+
+def with_rows_as_one(kernel: Kernel, rows: tuple[Symbol, ...]) -> tuple[Kernel, Symbol]:
+    """The kernel with one axis in the place of these, which are in order, and that axis.
+
+    Tiles then need not end where a row of pixels does; what lies in memory in that order is found without a division.
+    """
+    if len(rows) == 1:
+        return kernel, rows[0]
+    extents = [axis.extent or ONE for axis in rows]
+    row = Symbol(rows[-1].name, product(extents))
+    rest, values = Index.of(row), {}
+    for axis, extent in zip(rows[:0:-1], extents[:0:-1], strict=True):
+        values[axis], rest = rest % extent, rest // extent
+    values[rows[0]] = rest
+    axes = (*(axis for axis in kernel.axes if axis not in rows), row)
+    body = Body(axes, volatile=stored_by(kernel))
+    Splicer(body, plain_load(body), values, stores=True).block(kernel.body)
+    return replace(kernel, axes=axes, body=body.block()), row
 
 
 def _of_whole_panels(kernel: Kernel) -> Iterator[Kernel]:
@@ -107,34 +124,25 @@ def _moved(kernel: Kernel, axis: Symbol, new: Symbol, begin: Index) -> Kernel:
     return replace(kernel, axes=axes, body=body.block())
 
 
-def _heights(rows: Index, most: int) -> Iterator[tuple[int, Index]]:
-    """Heights of tiles, and how many of each: one if it can be, which is not much less than the highest.
-
-    Where the number of rows is not known, what is left is done one by one.
-    """
-    if rows.constant is None:
-        yield most, rows // most
-        yield 1, rows % most
-        return
-    whole = next((height for height in range(most, most // 2, -1) if rows.constant % height == 0), None)
-    if whole is not None:
-        yield whole, rows // whole
-        return
-    blocks = -(-rows.constant // most)
-    low, higher = divmod(rows.constant, blocks)
-    for height, count in ((low + 1, higher), (low, blocks - higher)):
-        if count:
-            yield height, Index.of(count)
+def _height(rows: Index, most: int) -> int:
+    """How many rows a tile has: few are computed in vain by the last one, and each loads the second factor once."""
+    count = rows.constant
+    if count is None:
+        return most
+    return min(range(min(most, count), 0, -1), key=lambda height: -(-count // height) * (height + 1))
 
 
-def _tiles(kernel: Kernel, rows: Symbol, first: Index, height: int, count: Index) -> Kernel:
-    """So many tiles of one height, from the first row on."""
-    block, row = Symbol(rows.name, count), Symbol(f"{rows.name}t", Index.of(height))
+def _tiles(kernel: Kernel, rows: Symbol, height: int) -> Kernel:
+    """Tiles of one height. What the last one has beyond the last row is that row again, with the same result."""
+    extent = rows.extent or ONE
+    block = Symbol(rows.name, (extent + (height - 1)) // height)
+    begin = Index.of(block) * height
+    row = Symbol(f"{rows.name}t", Index.of(height))
     totals = Local(f"{kernel.name}_totals", F32, height)
     axes = (*(other for other in kernel.axes if other != rows), block)
     body = Body(axes, volatile=(totals.name, *stored_by(kernel)))
-    begin = Index.of(block) * height + first
-    copies = [Splicer(body, plain_load(body), {rows: begin + position}) for position in range(height)]
+    within = [least(begin + position, extent - 1) for position in range(height)]
+    copies = [Splicer(body, plain_load(body), {rows: index}) for index in within]
     ((loop, total),) = [(s, a) for s in kernel.body if isinstance(s, Loop) for a in s.body if isinstance(a, Accumulate)]
     before = kernel.body[: kernel.body.index(loop)]
     for copy in copies:
@@ -146,7 +154,7 @@ def _tiles(kernel: Kernel, rows: Symbol, first: Index, height: int, count: Index
     for position, copy in enumerate(copies):
         body.store(totals.name, Coordinates((Index.of(position),)), copy.names[total.name])
     body.enter((row,))
-    rest = Splicer(body, plain_load(body), {rows: begin + Index.of(row)}, stores=True)
+    rest = Splicer(body, plain_load(body), {rows: least(begin + Index.of(row), extent - 1)}, stores=True)
     rest.names[total.name] = body.load(F32, totals.name, Coordinates((Index.of(row),)))
     rest.block(tuple(statement for statement in kernel.body if statement is not loop))
     body.leave()
@@ -174,28 +182,30 @@ def _factors(let: Let) -> tuple[Operand, ...]:
     return ()
 
 
-def rows_of_product(kernel: Kernel, table: dict[str, Buffer]) -> Symbol | None:
-    """The axis of a product's rows; None for what is no product whose columns lie side by side."""
+def rows_of_product(kernel: Kernel, table: dict[str, Buffer]) -> tuple[Symbol, ...]:
+    """The axes of a product's rows; none for what is no product whose columns lie side by side."""
     found = [statement for statement in kernel.body if isinstance(statement, Loop)]
     if len(found) != 1 or kernel.locals or any(store.atomic for store in stores(kernel.body)):
-        return None
+        return ()
     (loop,) = found
-    if len(loop.axes) != 1 or not all(isinstance(statement, Let | Accumulate) for statement in loop.body):
-        return None
+    if not all(isinstance(statement, Let | Accumulate) for statement in loop.body):
+        return ()
     totals = [statement for statement in loop.body if isinstance(statement, Accumulate)]
     if len(totals) != 1 or totals[0].op != "sum" or totals[0].dtype is not F32:
-        return None
+        return ()
     if not _adds_products(loop.body, totals[0]):
-        return None
+        return ()
     factors = list(loads(loop.body))
-    for axis in kernel.axes:
-        if axis.extent is None or axis.extent == ONE:
+    for load in factors:
+        shared = _symbols(load)
+        rows = tuple(axis for axis in kernel.axes if axis not in shared)
+        if all(axis.extent in (None, ONE) for axis in rows) or not _is_along(load, kernel.axes, loop.axes, table):
             continue
-        shared = [load for load in factors if axis not in _symbols(load)]
-        others = {other for other in kernel.axes if other != axis}
-        if len(shared) == 1 and others <= _symbols(shared[0]) and _is_along(shared[0], others, loop.axes[0], table):
-            return axis
-    return None
+        if any(axis.extent is None or axis.extent.constant is None for axis in rows[1:]):
+            continue  # to find them in one axis takes long, in a call and for a proof of where they are
+        if all(_symbols(other).issuperset(rows) for other in factors if other is not load):
+            return rows
+    return ()
 
 
 def _adds_products(body: Block, total: Accumulate) -> bool:
@@ -208,7 +218,7 @@ def _symbols(load: Load) -> set[Symbol]:
     return {symbol for index in place_indices(load.place) for symbol in index.symbols}
 
 
-def _is_along(load: Load, columns: set[Symbol], inner: Symbol, table: dict[str, Buffer]) -> bool:
+def _is_along(load: Load, axes: tuple[Symbol, ...], inner: tuple[Symbol, ...], table: dict[str, Buffer]) -> bool:
     """Whether neighbours in memory are neighbours among the columns."""
     place = load.place
     if load.buffer not in table or not isinstance(place, Coordinates) or load.condition is not None:
@@ -216,4 +226,4 @@ def _is_along(load: Load, columns: set[Symbol], inner: Symbol, table: dict[str, 
     strides = table[load.buffer].type.strides
     along = [index for index, stride in zip(place.indices, strides, strict=True) if stride == ONE]
     near = {symbol for index in along for symbol in index.symbols}
-    return bool(near & columns) and inner not in near
+    return not near.isdisjoint(axes) and near.isdisjoint(inner)
