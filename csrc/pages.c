@@ -6,8 +6,8 @@ enum {
     LARGE_PAGE = 2 << 20,
     LARGE = 1 << 20, /* bytes of memory that is better had in large pages */
 };
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#if defined(MADV_HUGEPAGE) && !defined(MADV_COLLAPSE)
+#define MADV_COLLAPSE 25 /* Linux 6.1, whatever the headers are of */
 #endif
 
 /* Memory that is not written to yet gets large pages where it is. A system that has none says no, which is no error. */
@@ -46,6 +46,7 @@ PyObject *module_move_to_large_pages(PyObject *UNUSED(module), PyObject *args)
         return NULL;
     }
     unsigned long long moved = 0;
+#ifdef MADV_COLLAPSE
     if (bytes >= LARGE) {
         uintptr_t page = (uintptr_t)address & ~(uintptr_t)(LARGE_PAGE - 1);
         Py_BEGIN_ALLOW_THREADS
@@ -54,5 +55,6 @@ PyObject *module_move_to_large_pages(PyObject *UNUSED(module), PyObject *args)
         }
         Py_END_ALLOW_THREADS
     }
+#endif
     return PyLong_FromUnsignedLongLong(moved);
 }
