@@ -71,7 +71,7 @@ def load(stem: str) -> ModuleType:
 
 
 def seed() -> None:
-    torch.manual_seed(7)
+    torch.default_generator.manual_seed(7)  # of the processor alone: those of devices note where they are seeded
     random.seed(7)
     numpy.random.seed(7)
 
@@ -159,7 +159,8 @@ def process_state() -> tuple[Any, ...]:
 
 
 def rng_state() -> tuple[Any, ...]:
-    return torch.get_rng_state().tolist(), random.getstate(), numpy.random.get_state()[2]
+    """As few values: they are compared again with each outcome that follows."""
+    return bytes(torch.get_rng_state().numpy()), repr(random.getstate()), numpy.random.get_state()[2]
 
 
 def restore(state: tuple[Any, ...]) -> None:
