@@ -69,7 +69,7 @@ def _frozen() -> None:
 def _seeded() -> None:
     random.seed(0)
     if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(0)
+        sys.modules["torch"].default_generator.manual_seed(0)  # the others note the whole stack
 
 
 @pytest.fixture(autouse=True)
