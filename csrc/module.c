@@ -4,6 +4,7 @@
 #include "libtorch.h"
 #include "pair.h"
 #include "plan.h"
+#include "pool.h"
 #include "tensor.h"
 #include "tensor_make.h"
 #include "watch.h"
@@ -133,6 +134,7 @@ static PyMethodDef module_functions[] = {
     {"force_eager", module_force_eager, METH_O, NULL},
     {"flush_denormals", module_flush_denormals, METH_O, NULL},
     {"prefer_large_pages", module_prefer_large_pages, METH_VARARGS, NULL},
+    {"release_memory", module_release_memory, METH_NOARGS, NULL},
     {"move_to_large_pages", module_move_to_large_pages, METH_VARARGS, NULL},
     {"can_watch", module_can_watch, METH_NOARGS, NULL},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS, NULL},

@@ -19,6 +19,7 @@ typedef enum {
     STEP_LAUNCH,
     STEP_EXTERN,
     STEP_FREE,
+    STEP_RETIRE,  /* of memory that nobody else knows */
     STEP_RELEASE, /* of scratch memory too, whatever its size */
     STEP_RETURN,
     N_STEPS

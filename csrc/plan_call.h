@@ -9,7 +9,11 @@ typedef struct {
     void *data;       /* of its first element; NULL: not known yet */
     int64_t bytes;    /* about; an operand's weight */
     int64_t fenced;   /* bytes between fences; 0: there are none */
+    int64_t elements; /* of large memory that was made here, which has this itemsize and dtype; else 0 */
+    int8_t itemsize;
+    int8_t dtype;
     bool owned;
+    bool is_ours; /* nobody else knows its memory */
 } Slot;
 
 typedef struct {
@@ -22,6 +26,7 @@ typedef struct {
     Scratch *scratch;
     bool consumes; /* the inputs are the call's own */
     bool profiled; /* by torch's profiler */
+    int64_t asked; /* bytes of large tensors so far */
 } Call;
 
 static inline void slot_clear(Slot *slot)
@@ -58,6 +63,15 @@ int sanitize_operands(Call *call, const LaunchStep *launch);
 int sanitize_report(const Call *call, const LaunchStep *launch, int64_t code);
 /* -1 with an exception set if a fence was written to. */
 int sanitize_fences(Call *call, PyObject *culprit);
+
+/* plan_memory.c; -1 with an exception set */
+int slot_data(Slot *slot, void **data);
+int plan_alloc(Call *call, const TensorStep *step);
+int plan_view(Call *call, const TensorStep *step);
+int plan_scratch(Call *call, const TensorStep *step);
+void plan_free(Call *call, const PlacesStep *step);
+/* At the end of a call: of what it still holds. */
+void plan_let_go(Call *call);
 
 /* plan_extern.c */
 /* A new reference to the value at a place, and what comes behind that. */

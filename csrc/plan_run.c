@@ -3,36 +3,11 @@
 #include "plan_call.h"
 #include "tensor.h"
 #include "tensor_make.h"
-#include <stdlib.h>
 
 enum {
-    ALIGNMENT = 64,
-    KEPT_SCRATCH = 16 << 20,     /* larger memory goes back to the system after a call */
-    HEAVY_LAUNCH = 256 * 1024,   /* bytes of operands from which on other threads may run Python meanwhile */
+    HEAVY_LAUNCH = 256 * 1024, /* bytes of operands from which on other threads may run Python meanwhile */
     FEW = 64,
 };
-
-/* ---- slots ---- */
-
-static int slot_data(Slot *slot, void **data)
-{
-    if (slot->data == NULL) {
-        if (slot->object == NULL) {
-            PyErr_SetString(PyExc_RuntimeError, "a kernel is given an empty slot");
-            return -1;
-        }
-        if (tensor_data(slot->object, &slot->data) < 0) {
-            return -1;
-        }
-        slot->bytes = tensor_bytes(slot->object);
-        if (slot->data == NULL && slot->bytes > 0) {
-            PyErr_SetString(PyExc_RuntimeError, "a tensor with memory of its own is expected");
-            return -1;
-        }
-    }
-    *data = slot->data;
-    return 0;
-}
 
 /* ---- integers ---- */
 
@@ -78,116 +53,6 @@ static int run_integer(Call *call, const IntegerStep *step)
         return -1;
     }
     return 0;
-}
-
-/* ---- memory ---- */
-
-static int run_alloc(Call *call, const TensorStep *step)
-{
-    int64_t ndim = step->layout.ndim, *sizes = call->numbers, *strides = sizes + ndim;
-    read_numbers(call, step->layout.sizes, 2 * ndim, sizes);
-    PyObject *tensor = call->plan->sanitizer != NULL
-                           ? sanitize_alloc(step, sizes, strides)
-                           : tensor_empty(ndim, sizes, strides, (int32_t)step->dtype, step->itemsize);
-    if (tensor == NULL) {
-        return -1;
-    }
-    Slot *slot = &call->slots[step->target];
-    void *memory;
-    slot_set(slot, tensor);
-    if (slot_data(slot, &memory) < 0) {
-        return -1;
-    }
-    if (call->plan->sanitizer != NULL && step->base) {
-        slot->fenced = tensor_span(ndim, sizes, strides) * step->itemsize;
-        if (slot->fenced > 0) {
-            sanitize_fill(memory, slot->fenced);
-        }
-    }
-    prefer_large_pages(memory, slot->bytes / ORDINARY_ITEMSIZE * step->itemsize);
-    return 0;
-}
-
-static int run_view(Call *call, const TensorStep *step)
-{
-    int64_t ndim = step->layout.ndim, *sizes = call->numbers, *strides = sizes + ndim;
-    read_numbers(call, step->layout.sizes, 2 * ndim, sizes);
-    PyObject *base = call->slots[step->base].object;
-    if (base == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "a view is made of an empty slot");
-        return -1;
-    }
-    PyObject *tensor = tensor_view(base, ndim, sizes, strides, call->registers[step->offset]);
-    if (tensor == NULL) {
-        return -1;
-    }
-    slot_set(&call->slots[step->target], tensor);
-    return 0;
-}
-
-static int run_scratch(Call *call, const TensorStep *step)
-{
-    int64_t ndim = step->layout.ndim, elements = 1;
-    const int64_t *sizes = step->layout.sizes, *strides = sizes + ndim;
-    for (int64_t i = 0; i < ndim; i++) {
-        int64_t size = call->registers[sizes[i]], stride = call->registers[strides[i]], last;
-        if (size <= 0) {
-            elements = 0;
-            break;
-        }
-        if (__builtin_mul_overflow(size - 1, stride, &last) || __builtin_add_overflow(elements, last, &elements)) {
-            PyErr_NoMemory();
-            return -1;
-        }
-    }
-    Scratch *scratch = &call->scratch[step->target];
-    size_t bytes, fence = call->plan->sanitizer != NULL ? FENCE : 0;
-    if (__builtin_mul_overflow((size_t)elements, (size_t)step->itemsize, &bytes) || bytes > PTRDIFF_MAX / 2) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    if (scratch->capacity < bytes + 2 * fence || scratch->memory == NULL) {
-        free(scratch->memory);
-        scratch->capacity = (bytes + 2 * fence + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
-        scratch->memory = aligned_alloc(ALIGNMENT, scratch->capacity);
-        if (scratch->memory == NULL) {
-            scratch->capacity = 0;
-            PyErr_NoMemory();
-            return -1;
-        }
-        prefer_large_pages(scratch->memory, (int64_t)scratch->capacity);
-    }
-    Slot *slot = &call->slots[step->target];
-    *slot = (Slot){.data = (char *)scratch->memory + fence, .bytes = (int64_t)bytes};
-    if (fence > 0) {
-        slot->fenced = (int64_t)bytes;
-        sanitize_fill(slot->data, slot->fenced);
-    }
-    return 0;
-}
-
-static void shrink(Scratch *scratch, size_t kept)
-{
-    if (scratch->capacity > kept) {
-        free(scratch->memory);
-        *scratch = (Scratch){0};
-    }
-}
-
-static void run_free(Call *call, const PlacesStep *step)
-{
-    for (int64_t i = 0; i < step->n; i++) {
-        slot_clear(&call->slots[step->places[i].number]);
-        shrink(&call->scratch[step->places[i].number], step->step.kind == STEP_RELEASE ? 0 : KEPT_SCRATCH);
-    }
-}
-
-void scratch_free(Scratch *scratch, int n)
-{
-    for (int i = 0; scratch != NULL && i < n; i++) {
-        free(scratch[i].memory);
-    }
-    PyMem_Free(scratch);
 }
 
 /* ---- kernels ---- */
@@ -282,9 +147,9 @@ static PyObject *run_steps(Call *call)
         const Step *step = (const Step *)words;
         int status = 0;
         switch ((StepKind)step->kind) {
-        case STEP_ALLOC: status = run_alloc(call, (const TensorStep *)step); break;
-        case STEP_SCRATCH: status = run_scratch(call, (const TensorStep *)step); break;
-        case STEP_VIEW: status = run_view(call, (const TensorStep *)step); break;
+        case STEP_ALLOC: status = plan_alloc(call, (const TensorStep *)step); break;
+        case STEP_SCRATCH: status = plan_scratch(call, (const TensorStep *)step); break;
+        case STEP_VIEW: status = plan_view(call, (const TensorStep *)step); break;
         case STEP_LAUNCH:
             status = observed ? run_observed(call, step) : run_launch(call, (const LaunchStep *)step);
             break;
@@ -292,7 +157,8 @@ static PyObject *run_steps(Call *call)
             status = observed ? run_observed(call, step) : plan_run_extern(call, (const ExternStep *)step);
             break;
         case STEP_FREE:
-        case STEP_RELEASE: run_free(call, (const PlacesStep *)step); break;
+        case STEP_RETIRE:
+        case STEP_RELEASE: plan_free(call, (const PlacesStep *)step); break;
         case STEP_RETURN: return give_results(call, (const PlacesStep *)step);
         default: status = run_integer(call, (const IntegerStep *)step);
         }
@@ -345,17 +211,7 @@ static PyObject *run(Call *call, PyObject *const *args)
     if (plan->n_args > 0) {
         dispatch_restore(keys);
     }
-    for (int i = 0; i < plan->n_slots; i++) {
-        if (call->slots[i].owned) {
-            slot_clear(&call->slots[i]);
-        }
-        shrink(&call->scratch[i], KEPT_SCRATCH);
-    }
-    if (plan->scratch == NULL) {
-        plan->scratch = call->scratch;
-    } else {
-        scratch_free(call->scratch, plan->n_slots);
-    }
+    plan_let_go(call);
     return results;
 }
 

@@ -368,6 +368,9 @@ def force_eager(forced: bool, /) -> None:
 def prefer_large_pages(address: int, size: int, /) -> None:
     """Let memory that is not written to yet be had in large pages."""
 
+def release_memory() -> int:
+    """Give back the memory that waits for large allocations of calls; gives how many bytes."""
+
 def move_to_large_pages(address: int, size: int, /) -> int:
     """Move memory in use to large pages, where it is for the program; gives how many bytes are in them."""
 

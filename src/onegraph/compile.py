@@ -273,3 +273,4 @@ def reset() -> None:
         for region in list(REGIONS):
             region.reset()
         forget_dead()
+        _C.release_memory()

@@ -30,7 +30,8 @@ constants by slot, the kernels' addresses in the order of `plan.kernels`, and fi
               Operators: "aten.addmm.default" is torch.ops.aten.addmm.default. `Slot` and `Register` in args stand for
               the tensor and the integer, tuples become lists, `Named("dtype", "float32")` is torch.float32.
     Free      the slots become empty; `for_good`: the executor does not keep the memory of a workspace for the next call
-              (a plan that consumes its inputs frees their slots, too)
+              (a plan that consumes its inputs frees their slots, too); `ours`: nobody else knows the memory, which may
+              serve what is allocated later, in this call or in others
     Return    the call's result, a tuple: the tensors of slots, integers, or None
 
 Kernels read and write through the pointers only; nothing keeps a pointer after the launch. A kernel never allocates.
@@ -172,6 +173,7 @@ class ExternCall:
 class Free:
     slots: tuple[int, ...]
     for_good: bool = False
+    ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)

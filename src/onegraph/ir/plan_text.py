@@ -68,8 +68,9 @@ def _step(plan: ExecPlan, step: PlanStep) -> str:
         case ExternCall(operator, args, kwargs, outputs):
             arguments = [*map(_argument, args), *(f"{name}={_argument(value)}" for name, value in kwargs)]
             return f"{_listed(outputs)} = {operator}({', '.join(arguments)})"
-        case Free(slots, for_good):
-            return f"{'release' if for_good else 'free'} {', '.join(f's{slot}' for slot in slots)}"
+        case Free(slots, for_good, ours):
+            verb = "retire" if ours else "release" if for_good else "free"
+            return f"{verb} {', '.join(f's{slot}' for slot in slots)}"
         case Return(values):
             return f"return {_argument(values)}"
     assert_never(step)

@@ -159,7 +159,7 @@ class Planner:
 
     def release(self, buffers: Sequence[str]) -> None:
         """After a step: memory that is ours becomes idle, other slots are emptied."""
-        emptied: list[int] = []
+        emptied, retired = list[int](), list[int]()
         for name in dict.fromkeys((*buffers, *(self.lives.root[name] for name in buffers))):
             if name not in self.slots or self.lives.last.get(name) != self.now:
                 continue
@@ -169,9 +169,11 @@ class Planner:
             if free and self.reuses and len(self.idle.get(type, ())) < self.wanted(type):
                 self.idle.setdefault(type, []).append(self.slots[name])
             elif self.is_droppable(name):
-                emptied.append(self.slots[name])
+                (retired if free and self.reuses and not self.consumes else emptied).append(self.slots[name])
         if emptied:
             self.steps.append(Free(tuple(emptied), for_good=self.consumes))
+        if retired:
+            self.steps.append(Free(tuple(retired), ours=True))
 
     def release_workspace(self) -> None:
         """The workspace goes back to the system at its end, if something larger comes later: it would stand beside it.
@@ -205,7 +207,7 @@ class Planner:
         """Empty the slots that stand idle at the end."""
         slots = [slot for slots in self.idle.values() for slot in slots]
         if slots:
-            self.steps.append(Free(tuple(slots), for_good=self.consumes))
+            self.steps.append(Free(tuple(slots), for_good=self.consumes, ours=not self.consumes))
 
     def _births(self) -> dict[TensorType, list[int]]:
         """The steps at which buffers of each layout need new memory."""

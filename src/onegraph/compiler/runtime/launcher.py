@@ -45,7 +45,7 @@ else:
 #: The kinds of steps and of places, in the order of their numbers in csrc/plan.h.
 STEPS = (
     "size", "add", "sub", "mul", "floordiv", "mod", "min", "max", "alloc", "scratch", "view", "launch", "extern",
-    "free", "release", "return",
+    "free", "retire", "release", "return",
 )  # fmt: skip
 PLACES = ("none", "slot", "register", "object", "list")
 
@@ -197,8 +197,9 @@ class Translation:
                 return ("launch", *self.launch(step))
             case ExternCall():
                 return ("extern", *self.external(step))
-            case Free(slots, for_good):
-                return ("release" if for_good else "free", len(slots), *self.places([*map(Slot, slots)]))
+            case Free(slots, for_good, ours):
+                kind = "retire" if ours else "release" if for_good else "free"
+                return (kind, len(slots), *self.places([*map(Slot, slots)]))
             case Return(values):
                 return ("return", len(values), *self.places(values))
 
