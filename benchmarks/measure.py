@@ -45,7 +45,7 @@ class Result:
     """One row: the same work done by every contender.
 
     Fields:
-        unit: what the samples are shown in.
+        unit: what the samples are shown in: of time or memory, or GFLOP/s of work with so many `operations`.
         note: what is to be known of the row, if anything.
         measured: where, and by which commit, of rows that are stored.
         failures: in a word, why those contenders have no sample that should.
@@ -58,6 +58,7 @@ class Result:
     note: str = ""
     measured: str = ""
     failures: Mapping[str, str] = field(default_factory=dict)
+    operations: int = 0
 
     def ratio(self, contender: str, reference: str = "eager") -> float:
         """How many times less `contender` takes than `reference`."""

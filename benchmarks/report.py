@@ -15,7 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import inference
+from benchmarks import inference, products
 from benchmarks.charts import CHARTS, draw
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import Result, Settings
@@ -36,6 +36,7 @@ TITLES = {
     "inference_bf16": f"Inference, bfloat16, one thread: {OF_LIMITS}",
     "inference_bf16_threads": f"Inference, bfloat16, all threads: {OF_LIMITS}",
     "inference_int8": "Inference, float32 and a runtime with quantized weights, one thread: milliseconds of CPU time",
+    **{name: f"Products, {suite}: GFLOP/s, share of the limit" for name, suite in products.SUITES.items()},
     "small": "Small models: microseconds",
     "transforms": "Transforms, derivatives, NumPy: milliseconds",
     "transforms_cold": "Transforms, derivatives, NumPy: CPU-seconds of the first call in a new process",
@@ -53,6 +54,7 @@ TITLES = {
 }
 COMPARED = {  # of other suites: all
     **{name: suite.columns for name, suite in inference.SUITES.items()},
+    **dict.fromkeys(products.SUITES, products.COLUMNS),
     "data_parallel_forecast": ("forecast", "measured"),
     "cold": ("stock", "onegraph"),
     "warm": ("stock", "onegraph"),
@@ -65,14 +67,19 @@ COMPARED = {  # of other suites: all
 REFERENCES = {
     **{name: ("stock", "runtimes") for name in inference.SUITES},
     "inference_int8": ("eager", "runtimes"),
+    **dict.fromkeys(products.SUITES, ("libraries",)),
 }
-SEVERAL = {"runtimes": ("onnxruntime", "openvino")}
+SEVERAL = {"runtimes": ("onnxruntime", "openvino"), "libraries": ("eager", "onednn")}
+NEAR = 0.92  # of the best library: who is below it is counted
 
 
 def shown(result: Result, contender: str) -> str:
     found = result.samples.get(contender)
     if not found:
         return result.failures.get(contender, "-")
+    if result.operations:
+        speed = f"{result.operations / found.median / 1e9:.3g}"
+        return speed if contender == "limit" else f"{speed} {result.ratio(contender, 'limit'):.0%}"
     time = f"{found.median * SCALE[result.unit]:.3g}"
     if "limit" not in result.samples or contender == "limit":
         return time
@@ -96,7 +103,12 @@ def suites(results: Sequence[Result]) -> dict[str, list[Result]]:
     found: dict[str, list[Result]] = {}
     for result in results:
         found.setdefault(result.suite, []).append(result)
-    return found
+    return {suite: worst_first(rows) if suite in products.SUITES else rows for suite, rows in found.items()}
+
+
+def worst_first(rows: Sequence[Result]) -> list[Result]:
+    """By the share of the fastest reference that onegraph reaches."""
+    return sorted(rows, key=lambda row: min(times_less(row, name) or 0.0 for name in references(row.suite)))
 
 
 def compared(suite: str) -> tuple[str, ...]:
@@ -133,6 +145,14 @@ def mean_ratios(rows: Sequence[Result]) -> str:
     return f"geometric mean: {', '.join(found)}" if found else ""
 
 
+def far_behind(rows: Sequence[Result]) -> str:
+    """How many products do not reach what the fastest library does."""
+    if rows[0].suite not in products.SUITES:
+        return ""
+    count = sum((times_less(row, "libraries") or 0.0) < NEAR for row in rows)
+    return f"{count} of {len(rows)} below {NEAR:.0%} of the best library"
+
+
 def mean_shares(rows: Sequence[Result]) -> str:
     """Of each contender, in the geometric mean of what it runs: times faster than eager, and its share of the limit."""
     found = []
@@ -147,7 +167,7 @@ def mean_shares(rows: Sequence[Result]) -> str:
 
 
 def notes(rows: Sequence[Result]) -> list[str]:
-    found = (*(row.note for row in rows), mean_shares(rows), mean_ratios(rows))
+    found = (*(row.note for row in rows), mean_shares(rows), mean_ratios(rows), far_behind(rows))
     return [note for note in dict.fromkeys(found) if note]
 
 

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks import dynamic, memory, report, training, warm, writing
+import onegraph
+from benchmarks import dynamic, memory, products, report, training, warm, writing
 from benchmarks.cold import Cold, FirstCallFailed, descendants, first_call
 from benchmarks.measure import Result, Sample, Settings, interleaved, repeats, sample, seconds
 from benchmarks.starts import program
@@ -92,6 +93,42 @@ def test_a_forecast_is_beside_what_is_measured() -> None:
     assert report.headers(row.suite) == ["", "forecast", "measured"]
     assert report.cells(row) == ["work", "4", "5"]
     assert report.mean_ratios([row, row]) == ""
+
+
+def test_products_are_shown_by_their_speed_the_worst_first() -> None:
+    def product(eager: float, onednn: float, onegraph: float) -> Result:
+        times = {"eager": eager, "onednn": onednn, "onegraph": onegraph, "limit": 0.001}
+        samples = {name: Sample(t, t, t) for name, t in times.items()}
+        return Result("products", "work", "GFLOP/s", samples, operations=10**9)
+
+    rows = report.suites([product(0.004, 0.002, 0.001), product(0.001, 0.002, 0.002)])["products"]
+    assert report.cells(rows[0]) == ["work", "1e+03 100%", "500 50%", "500 50%", "1e+03", "x0.50"]
+    assert report.notes(rows)[-2:] == [
+        "geometric mean: x1.00 against libraries",
+        "1 of 2 below 92% of the best library",
+    ]
+
+
+@pytest.mark.parametrize("form", ["linear", "tall", *products.FUNCTIONS])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_contenders_compute_the_same_product(form: str, dtype: torch.dtype) -> None:
+    shape = products.Shape(form, 3, 5, 4, 1 if form in ("linear", "tall", "mm", "across") else 2)
+    with torch.no_grad():
+        found = [torch.stack([*run()]) for run in products.contenders(shape, dtype).values()]
+    onegraph.reset()
+    for each in found[1:]:
+        torch.testing.assert_close(each, found[0], rtol=2e-2, atol=2e-2)
+
+
+def test_contenders_compute_products_of_integers() -> None:
+    with torch.no_grad():
+        found = [
+            torch.stack([*run()])
+            for run in products.contenders(products.Shape("linear", 32, 64, 64), torch.int8).values()
+        ]
+    onegraph.reset()
+    for each in found[1:]:
+        torch.testing.assert_close(each, found[0], rtol=0.1, atol=0.1)
 
 
 def test_results_are_saved_as_data_text_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
