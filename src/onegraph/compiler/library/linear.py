@@ -8,7 +8,8 @@ Where the processor has no instructions for bfloat16 or float16, oneDNN is given
 in aten such a product takes several times as long.
 
 A sum is for few rows: its time is that of reading the weight once, which a kernel of ours does as fast as the memory
-allows, and together with what is computed before and after. No library that torch has comes near. A weight whose
+allows, and together with what is computed before and after. No library that torch has comes near, but where the
+processor multiplies short numbers faster than it adds up long ones: then that is timed, beyond a row. A weight whose
 columns are summed over is transposed, and that kept, since strips of columns are read at half of that speed.
 
 A new way to compute one is a new entry of `library_ways`, and its form as nodes in `_as_call`.
@@ -35,6 +36,7 @@ from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
 from onegraph.compiler.library.tiles import Tiler, as_tiles, in_panels, packing
 from onegraph.compiler.target import Compile, Machine
 from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.graph import LazyGraphModule
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -143,7 +145,8 @@ def _choice(product: Product, config: Config, tiler: Tiler) -> str:
             return chosen
     if rows * inner * columns < LITTLE:
         return "aten"
-    if product.has_few_rows and inner >= LONG and (_is_laid_in_rows(product) or _is_kept(product, config)):
+    may_sum = product.has_few_rows and inner >= LONG and (_is_laid_in_rows(product) or _is_kept(product, config))
+    if may_sum and (rows == 1 or product.dtype is torch.float32 or multiplied_in(product.dtype) is not product.dtype):
         return "sum"
     if product.constant and rows > FEW and multiplied_in(product.dtype) is not product.dtype:
         return "packed"  # aten takes so long that timing it takes seconds
@@ -163,8 +166,11 @@ def _choice(product: Product, config: Config, tiler: Tiler) -> str:
         made = {name: make() for name, make in ours.items()}
         return {**library_ways(timed, product.dtype, *setting), **made}
 
+    if may_sum:
+        ours = {"sum": partial(_summed, product, timed, tiler.compiled), **ours}
+        what += " or a sum"
     found = times(what, [*ways, *ours], candidates, config)
-    best = fastest(found)
+    best = fastest({"sum": found["sum"], **found} if may_sum else found)
     return "tiles" if found.get("tiles", inf) <= AROUND * found[best] else best
 
 
@@ -196,6 +202,21 @@ def _tiled(product: Product, sizes: tuple[int, int, int], check: Check, tiler: T
     weights = copies(torch.full((inner, columns) if product.tall else (columns, inner), 0.5), rows)
     recipe, run = packing(weights[0], product.tall, tiler.width), tiler.compiled(module)
     return [partial(lambda keep, weight: run(x, keep(weight), *bias), keeping(recipe, check), w) for w in weights]
+
+
+def _summed(product: Product, sizes: tuple[int, int, int], compiled: Compile) -> Runs:
+    rows, inner, columns = sizes
+    graph, biased = Graph(), product.bias is not None
+    shapes = [(rows, inner), (columns, inner), *[(columns,)] * biased]
+    given = [graph.placeholder(f"x{number}") for number in range(len(shapes))]
+    with product.x.meta["val"].fake_mode:
+        for node, shape in zip(given, shapes, strict=True):
+            node.meta["val"] = torch.empty(shape, dtype=product.dtype)
+        alone = Product(given[0], given[1], given[2] if biased else None, False, False, sizes)
+        graph.output((_as_sum(graph, alone, False),))
+    run = compiled(LazyGraphModule(torch.nn.Module(), graph))
+    x, *weights = [torch.full(shape, 0.5, dtype=product.dtype) for shape in shapes]
+    return [partial(run, x, weight, *weights[1:]) for weight in copies(weights[0], rows)]
 
 
 def library_ways(
