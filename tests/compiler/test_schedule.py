@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -295,6 +297,37 @@ def test_a_product_runs_in_tiles_the_last_of_which_repeats_the_last_row() -> Non
         "    t13: f32 = load k_y_totals @ i0t\n"
         "    t15: f32 = add(t13, t14)\n"
         "    store y @ i1 + min(i0 * 4 + i0t, 6) * 8 = t15"
+    )
+
+
+def test_tiles_of_a_long_product_go_through_one_block_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onegraph.compiler.schedule.tile_products.BLOCK", 8)
+    machine = replace(CPU.machine, threads=1, tile_rows=2, tile_columns=8)
+    tiled, vectors = (partial(step.func, machine=machine) for step in (tile_products, vectorize))
+    assert kernels_after(TILED, tiled, PASSES["remove_dead_code"], flatten, vectors) == (
+        "kernel k_y(i1: 8, i0: 1) vector i1 by 8:\n"
+        "  local k_y_totals: f32[8]\n"
+        "  for i0t: 8:\n"
+        "    store k_y_totals @ i0t = 0.0\n"
+        "  for r0b: 2:\n"
+        "    for i0b: 4:\n"
+        "      for r0: 8:\n"
+        "        t0: f32 = load x @ i0 * 128 + i0b * 32 + r0 + r0b * 8\n"
+        "        t1: f32 = load w @ i1 + r0 * 8 + r0b * 64\n"
+        "        t3: f32 = dot over t0, t1\n"
+        "        t4: f32 = load x @ min(i0 * 8 + i0b * 2 + 1, 6) * 16 + r0 + r0b * 8\n"
+        "        t6: f32 = dot over t4, t1\n"
+        "      t7: f32 = load k_y_totals @ i0b * 2\n"
+        "      t8: f32 = add(t7, t3)\n"
+        "      store k_y_totals @ i0b * 2 = t8\n"
+        "      t9: f32 = load k_y_totals @ i0b * 2 + 1\n"
+        "      t10: f32 = add(t9, t6)\n"
+        "      store k_y_totals @ i0b * 2 + 1 = t10\n"
+        "  t12: f32 = load b @ i1\n"
+        "  for i0t: 8:\n"
+        "    t11: f32 = load k_y_totals @ i0t\n"
+        "    t13: f32 = add(t11, t12)\n"
+        "    store y @ i1 + min(i0 * 8 + i0t, 6) * 8 = t13"
     )
 
 

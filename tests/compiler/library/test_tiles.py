@@ -67,6 +67,22 @@ def test_any_number_of_rows(rows: int, inner: int) -> None:
     assert ("dot over" in text) == (rows > 1 and inner > 1)
 
 
+@pytest.mark.parametrize("rows", [2, 61, 200, 203])
+@pytest.mark.parametrize("inner", [769, 800, 1152])
+def test_long_sums_are_made_in_blocks_that_several_tiles_go_through(rows: int, inner: int) -> None:
+    text = fused(Around(inner, 9 * WIDTH + 3, same, F.gelu), torch.randn(rows, inner), sanitize=True)
+    assert text.count("dot over") > 0
+
+
+def test_long_sums_are_as_exact_as_in_eager_mode() -> None:
+    layer, x = nn.Linear(3072, 2 * WIDTH, bias=False), torch.randn(60, 3072)
+    with torch.no_grad():
+        exact = F.linear(x.double(), layer.weight.double())
+        ours, theirs = (call(x).double() - exact for call in (onegraph.compile(layer, options=OPTIONS), layer))
+    assert ours.square().mean() <= 1.2 * theirs.square().mean()
+    onegraph.reset()
+
+
 BEHIND = {
     "nothing": same,
     "gelu": F.gelu,

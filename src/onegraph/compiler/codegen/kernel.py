@@ -80,6 +80,7 @@ class KernelWriter:
         self.memory = Memory(self, dtypes, Fence(self) if sanitize else None)
         self.accumulators = Accumulators(self)
         self.tiles = Tiles(self)
+        self.loops: list[Symbol] = []  # the axes of the loops around what is being written
 
     # ---- the part ----------------------------------------------------------------------------------------------------
 
@@ -231,10 +232,12 @@ class KernelWriter:
         innermost = vector if vector is not None else scalar_axes.pop()
         width = kernel.vector.width if vector is not None and kernel.vector is not None else 1
         reductions = [s for s in body if isinstance(s, Accumulate)]
+        self.loops += axes
         self.accumulators.begin(reductions, max(width, self.lanes), vector is not None)
         alone = TILED if any(REDUCTIONS[s.op].products for s in reductions) else ALONE
         self.nest((*scalar_axes, innermost), width, body, alone if any(map(is_float_sum, reductions)) else None)
         self.accumulators.end()
+        del self.loops[-len(axes) :]
         self.memory.passes.update(
             {(load.buffer, load.place.index) for load in loads(body) if isinstance(load.place, Offset)}
         )

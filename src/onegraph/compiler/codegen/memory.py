@@ -194,23 +194,31 @@ class Memory:
 
     def fetch_next_panel(self, buffer: str, index: Index, stored: DType) -> None:
         """While tiles of a product go through a panel, each asks for its share of the next one: the loop over the rows
-        of tiles is the innermost, the one over panels the next."""
+        of tiles is the innermost, the one over panels the next. Or for its share of the next block of the panel, where
+        several tiles go through one block after the other."""
         kernel, columns = self.w.kernel, self.w.vector_axis
         if not self.is_product or columns is None or len(kernel.axes) < 3:
             return
-        tiles, inner = kernel.axes[-1], [axis for axis in index.symbols if axis not in kernel.axes]
+        inner = [axis for axis in index.symbols if axis not in kernel.axes]
         panels = [axis for axis in kernel.axes if axis != columns and axis in index.symbols]
-        if tiles in index.symbols or not inner or not panels:
+        if kernel.axes[-1] in index.symbols or not inner or not panels:
             return
         at, length = ZERO, ONE  # where in its panel this is read, and how long that is, in vectors
         steps = [(index.coefficient(axis), axis) for axis in inner]
+        together = [axis for axis in self.w.loops if axis not in index.symbols and axis.extent != ONE]
+        if together:
+            steps = [(step, axis) for step, axis in steps if axis == self.w.loops[-1]]
         for step, axis in sorted(steps, key=lambda pair: -1 if pair[0] is None else pair[0].constant or -1):
             if step != length * self.w.lanes or axis.extent is None:
                 return  # a panel does not lie together
             at, length = at + length * Index.of(axis), length * axis.extent
+        begin = index.substitute({columns: ZERO} | {axis: ZERO for _, axis in steps})
+        if together:
+            tiles, begin = together[-1], begin + length * self.w.lanes
+        else:
+            tiles, begin = kernel.axes[-1], begin.substitute({panels[-1]: Index.of(panels[-1]) + 1})
         count = tiles.extent.constant if tiles.extent is not None else None
         share = -(-self.w.lanes // count) if count is not None else 1
-        begin = index.substitute({panels[-1]: Index.of(panels[-1]) + 1, columns: ZERO} | dict.fromkeys(inner, ZERO))
         turn = Index.of(tiles) * length + at
         self.fetch(self.address(buffer, begin + turn * share, stored, certain=False))
 

@@ -41,6 +41,7 @@ class Writing(Protocol):
     names: dict[str, Val]
     values: dict[str, Val]
     types: dict[str, DType]
+    loops: list[Symbol]
 
     @property
     def memory(self) -> Addressing: ...

@@ -18,12 +18,16 @@
 
 Several rows are written out inside of the reduction, so that a vector of the second factor is loaded once for all of
 them; columns are vectors of several registers each (`vectorize`). Neighbouring tiles share the second factor. What
-follows the reduction is done row by row, while the totals are near. The last tile need not be full. Source: K. Goto, R.
-van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
+follows the reduction is done row by row, while the totals are near. The last tile need not be full.
+
+Long sums are made in blocks. Several tiles go through a block of the second factor, which stays near, before any goes
+through the next one; their totals are added up in memory. Source: K. Goto, R. van de Geijn, "Anatomy of
+high-performance matrix multiplication" (2008).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -53,6 +57,9 @@ from onegraph.ir.loop import (
 )
 from onegraph.ir.types import F32
 
+BLOCK = 384  # of what is summed over: so many additions in a row lose little
+TOGETHER = 11  # tiles at most, whose part of the first factor stays near, too
+
 
 def tile_products(program: Program, cx: Context, machine: Machine) -> Program:
     """Write out tiles of the rows of products."""
@@ -71,7 +78,7 @@ def _parts(step: Step, table: dict[str, Buffer], machine: Machine) -> Iterator[S
     step, rows = with_rows_as_one(step, axes)
     height = _height(rows.extent or ONE, machine.tile_rows)
     for part in _of_whole_panels(step):
-        yield _tiles(part, rows, height)
+        yield _tiles(part, rows, height, machine)
 
 
 def with_rows_as_one(kernel: Kernel, rows: tuple[Symbol, ...]) -> tuple[Kernel, Symbol]:
@@ -132,33 +139,79 @@ def _height(rows: Index, most: int) -> int:
     return min(range(min(most, count), 0, -1), key=lambda height: -(-count // height) * (height + 1))
 
 
-def _tiles(kernel: Kernel, rows: Symbol, height: int) -> Kernel:
+def _tiles(kernel: Kernel, rows: Symbol, height: int, machine: Machine) -> Kernel:
     """Tiles of one height. What the last one has beyond the last row is that row again, with the same result."""
     extent = rows.extent or ONE
-    block = Symbol(rows.name, (extent + (height - 1)) // height)
-    begin = Index.of(block) * height
-    row = Symbol(f"{rows.name}t", Index.of(height))
-    totals = Local(f"{kernel.name}_totals", F32, height)
-    axes = (*(other for other in kernel.axes if other != rows), block)
-    body = Body(axes, volatile=(totals.name, *stored_by(kernel)))
-    within = [least(begin + position, extent - 1) for position in range(height)]
-    copies = [Splicer(body, plain_load(body), {rows: index}) for index in within]
     ((loop, total),) = [(s, a) for s in kernel.body if isinstance(s, Loop) for a in s.body if isinstance(a, Accumulate)]
+    blocks, *near = _in_blocks(loop.axes)
+    others = tuple(other for other in kernel.axes if other != rows)
+    count = _together(extent, height, others, machine) if near else 1
+    group = Symbol(rows.name, (extent + (height * count - 1)) // (height * count))
+    tile = Symbol(f"{rows.name}b", Index.of(count))
+    row = Symbol(f"{rows.name}t", Index.of(height * count))
+    totals = Local(f"{kernel.name}_totals", F32, height * count)
+    first, begin = Index.of(group) * (height * count), Index.of(tile if count > 1 else 0) * height
+    axes = (*others, group)
+    body = Body(axes, volatile=(totals.name, *stored_by(kernel)))
+    copies = [
+        Splicer(body, plain_load(body), {rows: least(first + begin + position, extent - 1)})
+        for position in range(height)
+    ]
     before = kernel.body[: kernel.body.index(loop)]
     for copy in copies:
         copy.block(tuple(statement for statement in before if isinstance(statement, Let)))
-    body.enter(loop.axes)
+    nest = [blocks]
+    if near:
+        body.enter((row,))
+        body.store(totals.name, Coordinates((Index.of(row),)), 0.0)
+        body.leave()
+        nest = [blocks, *[(tile,)] * (count > 1), *near]
+        ((part,), ((inner,),)) = blocks, near
+        for copy in copies:
+            copy.axes[loop.axes[0]] = Index.of(part) * (inner.extent or ONE) + Index.of(inner)
+    for symbols in nest:
+        body.enter(symbols)
     for copy in copies:
         copy.block(_contracted(loop.body))
     body.leave()
     for position, copy in enumerate(copies):
-        body.store(totals.name, Coordinates((Index.of(position),)), copy.names[total.name])
+        place, value = Coordinates((begin + position,)), copy.names[total.name]
+        if near:
+            value = body.apply("add", F32, body.load(F32, totals.name, place), value)
+        body.store(totals.name, place, value)
+    for _ in nest[1:]:
+        body.leave()
     body.enter((row,))
-    rest = Splicer(body, plain_load(body), {rows: least(begin + Index.of(row), extent - 1)}, stores=True)
+    rest = Splicer(body, plain_load(body), {rows: least(first + Index.of(row), extent - 1)}, stores=True)
     rest.names[total.name] = body.load(F32, totals.name, Coordinates((Index.of(row),)))
     rest.block(tuple(statement for statement in kernel.body if statement is not loop))
     body.leave()
     return replace(kernel, axes=axes, body=body.block(), locals=(totals,))
+
+
+def _in_blocks(axes: tuple[Symbol, ...]) -> list[tuple[Symbol, ...]]:
+    """The axes of a sum; or those of its blocks and within a block, where it is long and can be divided evenly."""
+    extent = axes[0].extent.constant if len(axes) == 1 and axes[0].extent is not None else None
+    if extent is None or extent <= BLOCK:
+        return [axes]
+    least_count = -(-extent // BLOCK)
+    count = next((count for count in range(least_count, 2 * least_count) if extent % count == 0), None)
+    if count is None:
+        return [axes]
+    (axis,) = axes
+    return [(Symbol(f"{axis.name}b", Index.of(count)),), (Symbol(axis.name, Index.of(extent // count)),)]
+
+
+def _together(rows: Index, height: int, others: tuple[Symbol, ...], machine: Machine) -> int:
+    """How many tiles go through a block of the second factor before the next one: so few that all threads have work,
+    and of those numbers the one with which fewest are computed in vain."""
+    extents = [None if axis.extent is None else axis.extent.constant for axis in others]
+    if rows.constant is None or None in extents:
+        return 1
+    tiles = -(-rows.constant // height)
+    panels = -(-math.prod(extents) // machine.tile_columns)  # type: ignore[arg-type]
+    most = max(min(TOGETHER, tiles * panels // machine.threads), 1)
+    return min(range(most, most // 2, -1), key=lambda count: -(-tiles // count) * count)
 
 
 def _contracted(block: Block) -> Block:
