@@ -44,8 +44,9 @@ mkldnn = torch.ops.mkldnn
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LITTLE = 2.5e5  # multiplications, below which the call itself costs more than what it does
 SIDE = 1024  # so much of a long side is timed: the rest takes as long
+WORK = 1 << 29  # multiplications that are timed, unless that leaves few rows
 MANY = 8  # panels, beside which one that is not full costs little
-AROUND = 1.1  # how much longer tiles may take alone: what is computed of the result costs nothing in them
+AROUND = 1.05  # how much longer tiles may take alone: what is computed of the result costs nothing in them
 LONG = 64  # what is summed over, so that vectors fill
 EPILOGUE: tuple[str, list[Any], str] = ("none", [], "")  # nothing is done to the result
 
@@ -150,7 +151,7 @@ def _choice(product: Product, config: Config, tiler: Tiler) -> str:
         return "sum"
     if product.constant and rows > FEW and multiplied_in(product.dtype) is not product.dtype:
         return "packed"  # aten takes so long that timing it takes seconds
-    timed = (min(rows, SIDE), min(inner, SIDE), min(columns, SIDE))
+    timed = _timed(product.sizes, SIDE if multiplied_in(product.dtype) is torch.float32 else 2 * SIDE)
     what = f"linear, cold {timed} {product.dtype} in {multiplied_in(product.dtype)}"
     what += f" bias {product.bias is not None} tall {product.tall}"
     what += f" constant {product.constant} checked by {check}"
@@ -172,6 +173,11 @@ def _choice(product: Product, config: Config, tiler: Tiler) -> str:
     found = times(what, [*ways, *ours], candidates, config)
     best = fastest({"sum": found["sum"], **found} if may_sum else found)
     return "tiles" if found.get("tiles", inf) <= AROUND * found[best] else best
+
+
+def _timed(sizes: tuple[int, int, int], side: int) -> tuple[int, int, int]:
+    rows, inner, columns = (min(size, side) for size in sizes)
+    return min(rows, max(WORK // (inner * columns), SIDE // 4)), inner, columns
 
 
 def _is_laid_in_rows(product: Product) -> bool:

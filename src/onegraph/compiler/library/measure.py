@@ -29,9 +29,13 @@ MORE_ROUNDS = 2  # where rounds disagree about the winner
 ENOUGH = 0.05  # seconds of one candidate, from which on it is not run again
 FAR = 1.5  # how many times the best time is hopeless: it is not run again either
 SHORT = 0.0002  # seconds that one sample takes at least
+SPENT = 0.008  # seconds of samples of all candidates, below which rounds go on: short samples are disturbed more
+MANY = 12  # rounds at most
+LOOKS = 3  # at a candidate before it is left out, if it is short
 CLEARLY = 0.95  # how much less than the first candidate's another one's time must be: what is near is left alone
 
 FEW = 8  # rows, up to which a product takes as long as reading its weight
+STREAMED = 2 * FEW  # rows, up to which reading it is a large part
 COLD = 48 << 20  # bytes of the weights that such products go through: more than the caches of the machine
 COPIES = 48  # of one weight at most
 
@@ -94,10 +98,10 @@ def times_of(data: bytes) -> Mapping[str, float]:
 def copies(weight: Tensor, rows: int) -> list[Tensor]:
     """So many weights that using one after the other finds none in a cache: in a model it is the same.
 
-    For more than a few rows reading the weight is a small part of the work, and two do. No two are equal: what is made
+    For more rows reading the weight is a small part of the work, and two do. No two are equal: what is made
     of equal ones is shared.
     """
-    count = min(COLD // max(weight.numel() * weight.element_size(), 1), COPIES) if rows <= FEW else 2
+    count = min(COLD // max(weight.numel() * weight.element_size(), 1), COPIES) if rows <= STREAMED else 2
     return [weight, *(weight + number / COPIES for number in range(1, count))]
 
 
@@ -111,7 +115,8 @@ def fastest(found: Mapping[str, float]) -> str:
 def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
     """The least of a few samples of each, taken in turn: what else the machine does makes samples longer only.
 
-    One that cannot do it takes forever. Also whether the last rounds agree on the winner; more are made if not.
+    One that cannot do it takes forever. Also whether the last rounds agree on the winner; more are made if not, and
+    where samples are short.
     """
     clock = thread_time if torch.get_num_threads() == 1 else perf_counter
 
@@ -135,18 +140,24 @@ def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
             continue
         turns[name] = cycle(runs)
     for name, turn in turns.items():
-        if best[name] > FAR * min(best.values()):  # or interrupted: it is looked at twice before it is left out
+        looks = LOOKS if best[name] < SPENT / LOOKS else 1
+        while looks and best[name] > FAR * min(best.values()):  # or interrupted: it is not left out at once
             best[name] = min(best[name], seconds(turn, 1))
+            looks -= 1
         repeats[name] = max(int(1 + SHORT / max(best[name], 1e-7)), math.ceil(len(candidates[name]) / ROUNDS))
     sampled: dict[str, float] = {}  # until here weights were near: that only tells what is far behind
     winners: list[str] = []
-    while len(winners) < ROUNDS + MORE_ROUNDS and not _agree(winners):
+    spent = 0.0
+    while len(winners) < (ROUNDS + MORE_ROUNDS if spent >= SPENT else MANY) and not (
+        spent >= SPENT and _agree(winners)
+    ):
         found = dict(best)
         worst = min(ENOUGH, FAR * min(best.values()))
         for name, count in repeats.items():
             if best[name] > worst:
                 continue
             found[name] = seconds(turns[name], count)
+            spent += found[name] * count
             sampled[name] = min(sampled.get(name, inf), found[name])
         best |= sampled
         winners.append(fastest(found))
