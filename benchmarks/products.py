@@ -9,6 +9,7 @@ in a model no cache holds them.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,6 @@ from time import perf_counter, process_time
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import onegraph
@@ -27,7 +27,7 @@ from onegraph.tools.html_report.data import Limits
 from onegraph.tools.html_report.limits import best
 from onegraph.tools.roofline import limits
 
-ROUNDS = 7
+ROUNDS = 11
 QUICK = 7  # every so many of the shapes
 FEW = 16  # rows, up to which weights come from memory
 COLD = 64 << 20  # bytes of weights that are used in turn then
@@ -105,21 +105,31 @@ def shapes() -> Iterator[Shape]:
             yield Shape(form, *rest, batch=batch)
 
 
-class Layers(nn.Module):
-    """Layers of one shape."""
+class Tall(nn.Module):
+    """A weight as it is multiplied."""
 
-    def __init__(self, shape: Shape, dtype: torch.dtype) -> None:
+    def __init__(self, inner: int, columns: int) -> None:
         super().__init__()
-        sizes = (shape.columns, shape.inner) if shape.form == "linear" else (shape.inner, shape.columns)
-        scale = shape.inner**-0.5
-        self.weights = nn.ParameterList(torch.randn(sizes, dtype=dtype) * scale for _ in range(shape.count))
-        self.biases = nn.ParameterList(torch.randn(shape.columns, dtype=dtype) for _ in range(shape.count))
-        self.is_linear = shape.form == "linear"
+        self.weight = nn.Parameter(torch.randn(inner, columns) * inner**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight
+
+
+class Layers(nn.ModuleList):
+    """Layers of one shape, of the same input."""
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        if self.is_linear:
-            return [F.linear(x, w, b) for w, b in zip(self.weights, self.biases, strict=True)]
-        return [x @ w for w in self.weights]
+        return [layer(x) for layer in self]
+
+
+def layers_of(shape: Shape) -> list[nn.Module]:
+    made = nn.Linear if shape.form == "linear" else Tall
+    return [made(shape.inner, shape.columns) for _ in range(shape.count)]
+
+
+def together(layers: list[nn.Module]) -> nn.Module:
+    return layers[0] if len(layers) == 1 else Layers(layers)
 
 
 FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
@@ -154,25 +164,33 @@ def contenders(shape: Shape, dtype: torch.dtype) -> Mapping[str, Run]:
         return quantized(shape)
     args = arguments(shape, dtype)
     if shape.is_constant:
-        layers = Layers(shape, dtype)
-        target: Callable[..., object] = layers
-        biases = list(layers.biases) if layers.is_linear else [None] * shape.count
-        packed = [
-            mkldnn._reorder_linear_weight(w.detach() if layers.is_linear else w.detach().t(), shape.rows)
-            for w in layers.weights
+        layers = [layer.to(dtype) for layer in layers_of(shape)]
+        target: Callable[..., object] = together(layers)
+        pairs = [
+            (mkldnn._reorder_linear_weight(columns_of(layer), shape.rows), getattr(layer, "bias", None))
+            for layer in layers
         ]
-        pairs = list(zip(packed, biases, strict=True))
 
         def by_onednn() -> object:
             return [mkldnn._linear_pointwise(args[0], w, b, *EPILOGUE) for w, b in pairs]
     else:
         target = FUNCTIONS[shape.form]
         by_onednn = by_onednn_of_arguments(shape, args)
-    return {
-        "eager": partial(target, *args),
-        "onednn": by_onednn,
-        "onegraph": partial(onegraph.compile(target), *args),
-    }
+    return {"eager": partial(target, *args), "onednn": by_onednn, **compiled(target, *args)}
+
+
+def compiled(target: Callable[..., object], *args: Tensor, **options: object) -> Mapping[str, Run]:
+    """By onegraph; where a parameter stays constant, also with that promised."""
+    made = {"onegraph": options, "frozen": options | {"freeze_parameters": True}}
+    if not isinstance(target, nn.Module):
+        del made["frozen"]
+    return {name: partial(onegraph.compile(target, options=each), *args) for name, each in made.items()}
+
+
+def columns_of(layer: nn.Module) -> Tensor:
+    """The weight of a layer, with a row for each column of the result."""
+    weight = layer.weight.detach()
+    return weight if isinstance(layer, nn.Linear) else weight.t()
 
 
 def by_onednn_of_arguments(shape: Shape, args: tuple[Tensor, ...]) -> Run:
@@ -195,25 +213,22 @@ def by_onednn_of_arguments(shape: Shape, args: tuple[Tensor, ...]) -> Run:
 
 def quantized(shape: Shape) -> Mapping[str, Run]:
     """Linear layers of float32 whose products are of integers, scaled as the activations come."""
-    layers, (x,) = Layers(shape, torch.float32), arguments(shape, torch.float32)
+    layers, (x,) = layers_of(shape), arguments(shape, torch.float32)
+    target = together(layers)
 
     def by_engine(engine: str) -> Run:
         torch.backends.quantized.engine = engine
         made = []
-        for weight, bias in zip(layers.weights, layers.biases, strict=True):
-            columns = weight.detach() if layers.is_linear else weight.detach().t()
+        for layer in layers:
+            columns = columns_of(layer)
             scales = columns.abs().amax(1) / 127
-            codes = torch.quantize_per_channel(
-                columns, scales, torch.zeros_like(scales, dtype=torch.int64), 0, torch.qint8
-            )
-            made.append(torch.ops.quantized.linear_prepack(codes, bias.detach() if layers.is_linear else None))
+            with warnings.catch_warnings(action="ignore", category=UserWarning):  # that it will be gone some day
+                codes = torch.quantize_per_channel(columns, scales, torch.zeros(len(scales)).long(), 0, torch.qint8)
+            made.append(torch.ops.quantized.linear_prepack(codes, getattr(layer, "bias", None)))
         return lambda: [torch.ops.quantized.linear_dynamic(x, weight) for weight in made]
 
-    return {
-        "eager": by_engine("x86"),
-        "onednn": by_engine("onednn"),
-        "onegraph": partial(onegraph.compile(layers, options={"quantize": "int8-dynamic"}), x),
-    }
+    libraries = {"eager": by_engine("x86"), "onednn": by_engine("onednn")}
+    return {**libraries, **compiled(target, x, quantize="int8-dynamic")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +251,7 @@ SUITES: Mapping[str, Suite] = {
     for kind, dtype in {"": torch.float32, "_bf16": torch.bfloat16, "_int8": torch.int8}.items()
     for one in (True, False)
 }
-COLUMNS = ("eager", "onednn", "onegraph", "limit")
+COLUMNS = ("eager", "onednn", "onegraph", "frozen", "limit")
 
 
 def run(name: str, settings: Settings) -> Iterator[Result]:
