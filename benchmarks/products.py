@@ -27,7 +27,8 @@ from onegraph.tools.html_report.data import Limits
 from onegraph.tools.html_report.limits import best
 from onegraph.tools.roofline import limits
 
-ROUNDS = 11
+ROUNDS = 25
+LEAST = 0.002  # seconds of calls in a row: short turns, and many, on a machine that does other work, too
 QUICK = 7  # every so many of the shapes
 FEW = 16  # rows, up to which weights come from memory
 COLD = 64 << 20  # bytes of weights that are used in turn then
@@ -261,7 +262,7 @@ def run(name: str, settings: Settings) -> Iterator[Result]:
         reached, clock = machine(suite.dtype), process_time if suite.one_thread else perf_counter
         wanted = [shape for shape in suite.shapes if settings.wants(shape.form)]
         for shape in wanted[::QUICK] if settings.quick else wanted:
-            samples = interleaved(contenders(shape, suite.dtype), settings.rounds(ROUNDS), clock)
+            samples = interleaved(contenders(shape, suite.dtype), settings.rounds(ROUNDS), clock, LEAST)
             moved = shape.bytes_read(suite.dtype.itemsize)
             least = max(shape.operations / reached.arithmetic, moved / reached.bandwidth)
             samples["limit"] = Sample(least, least, least)

@@ -37,9 +37,10 @@ def planned(*steps: str, consumes: bool = False) -> str:
     return format_plan(plan(program, numbers, infos, "cpu", consumes=consumes))
 
 
-def test_a_result_takes_the_memory_of_an_operand_that_ends() -> None:
+@pytest.mark.parametrize("operator", ["aten.mm.default", "onednn.qlinear_pointwise.default"])
+def test_a_result_takes_the_memory_of_an_operand_that_ends(operator: str) -> None:
     end = "  c = extern aten.mm.default(b, b)\n  return c\n"
-    text = planned("  a = extern aten.mm.default(x, x)\n", unary("k0", "a", "b"), end)
+    text = planned(f"  a = extern {operator}(x, x)\n", unary("k0", "a", "b"), end)
     assert "alloc" not in text and "k0(s1, s1)" in text
 
 

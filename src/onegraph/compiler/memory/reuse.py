@@ -36,11 +36,12 @@ Axes = tuple[Symbol, ...]
 ALIGNMENT = 64
 
 # Library calls whose results are always memory of their own, never an operand's.
-FRESH_RESULTS = frozenset({"mkldnn._linear_pointwise.default", "mkldnn._convolution_pointwise.default"}) | frozenset(
-    f"aten.{name}.default"
+FRESH_RESULTS = frozenset(
+    f"{name}.default"
     for name in (
-        "mm addmm bmm baddbmm linear convolution _scaled_dot_product_flash_attention_for_cpu "
-        "scaled_dot_product_attention native_layer_norm embedding"
+        "mkldnn._linear_pointwise mkldnn._convolution_pointwise onednn.qlinear_pointwise aten._int_mm "
+        "aten.mm aten.addmm aten.bmm aten.baddbmm aten.linear aten.convolution aten.native_layer_norm aten.embedding "
+        "aten.scaled_dot_product_attention aten._scaled_dot_product_flash_attention_for_cpu"
     ).split()
 )
 #: Those of them that raise no error for what the tensors hold.
