@@ -26,7 +26,7 @@ PREFIX = "ONEGRAPH_"
 PASSES = (
     *("remove_dead_nodes", "remove_copies", "merge_duplicates", "fold_constants", "accumulate_rows", "lean"),
     *("recompute", "choose_calls"),
-    *("inline", "split_reductions", "fuse", "drop_roundings", "tile_products"),
+    *("inline", "pad_in_place", "split_reductions", "fuse", "drop_roundings", "tile_products"),
     *("remove_dead_code", "unroll_and_jam", "close_gaps"),
     *("absorb_views", "split_axes", "merge_axes", "vectorize", "overlap", "reuse_memory"),
 )

@@ -18,6 +18,7 @@ from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.fuse import fuse
 from onegraph.compiler.schedule.inline import inline
 from onegraph.compiler.schedule.overlap import overlap
+from onegraph.compiler.schedule.pad_in_place import pad_in_place
 from onegraph.compiler.schedule.split_reductions import split_reductions
 from onegraph.compiler.schedule.tile_products import tile_products
 from onegraph.compiler.schedule.unroll_and_jam import unroll_and_jam
@@ -35,6 +36,7 @@ def schedule(machine: Machine) -> tuple[Pass[Program], ...]:
     vectors = partial(vectorize, machine=machine)
     return (
         Pass("inline", inline, "first: chains of operators shrink to their ends, which leaves the choices that matter"),
+        Pass("pad_in_place", pad_in_place, "after inline, which puts around what is simple where it is read"),
         Pass("split_reductions", divided, "before fuse, which would tie what surrounds them to few threads"),
         Pass("fuse", fused, "on coordinates: axes of different kernels are compared through the buffers they index"),
         Pass("drop_roundings", drop_roundings, "after fusing, which brings operators together; it leaves dead code"),

@@ -213,7 +213,10 @@ class _Assembler:
             return self.body.load(dtype, self.in_memory[buffer], Coordinates(place), None)
         key = (buffer, indices, condition)
         if key not in self.known:
-            copy = Splicer(self.body, self.load, member.definition.bindings(indices), condition)
+            if indices == member.written:  # which may be a part of a buffer
+                copy = self.splicer(member, condition)
+            else:
+                copy = Splicer(self.body, self.load, member.definition.bindings(indices), condition)
             copy.block(member.kernel.body)
             self.known[key] = copy.stored[buffer]
         return self.known[key]

@@ -24,7 +24,7 @@ from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.kernels import size_symbols
 from onegraph.compiler.schedule.assemble import assemble
-from onegraph.compiler.schedule.group import Group, group_of, merged
+from onegraph.compiler.schedule.group import Group, group_of, makes_part, merged
 from onegraph.compiler.schedule.inline import rewritten
 from onegraph.compiler.schedule.tile_products import rows_of_product
 from onegraph.compiler.target import Machine
@@ -63,14 +63,14 @@ class Fuser:
         self.before: dict[int, set[int]] = {}  # the steps that must come before each group
         self.last = list(range(len(program.steps)))  # the last step of each group
         self.joined = list(range(len(program.steps)))  # an earlier step that each is linked with, see `reach`
-        several = rewritten(program)
+        self.several = rewritten(program)
         writers: dict[str, list[int]] = {}
         in_order: set[int] = set()  # the last of the calls that stay in their order
         sized = sizes_of_steps(program)
         sizing: dict[str, set[int]] = {}  # the steps that give each size, or check it
         for number, step in enumerate(program.steps):
             self.home[number] = number
-            group = group_of(step, number) if isinstance(step, Kernel) and not several & {*writes(step)} else None
+            group = group_of(step, number) if isinstance(step, Kernel) and self.may_join(step) else None
             if group is not None:
                 self.groups[number] = group
                 self.versions[number] = 1
@@ -90,6 +90,11 @@ class Fuser:
             for name in sized[number].given:
                 sizing.setdefault(name, set()).add(number)
             before.discard(number)
+
+    def may_join(self, kernel: Kernel) -> bool:
+        """Whether it makes all of its result; or a part without looking at it, as those do that put it together."""
+        again = self.several & {*writes(kernel)}
+        return not again or (makes_part(kernel) and again.isdisjoint(reads(kernel)))
 
     def run(self) -> Program:
         queue: list[Candidate] = []
@@ -130,7 +135,7 @@ class Fuser:
         a, b = self.groups[first], self.groups[second]
         if a.statements() + b.statements() > MAX_STATEMENTS or self.starves(a, b) or self.crowds(a, b):
             return None
-        if self.tears(a, b) or self.tears(b, a):
+        if self.tears(a, b) or self.tears(b, a) or self.meet(a, b) or self.meet(b, a):
             return None
         if self.reaches_around(first, second) or self.reaches_around(second, first):
             return None
@@ -159,6 +164,11 @@ class Fuser:
     def tears(self, a: Group, b: Group) -> bool:
         """Whether `a` has a product, which would no longer run in tiles: only what is done to its elements joins it."""
         return not self.products.isdisjoint(a.steps) and (b.has_reduction or len(a.outer) != len(b.outer))
+
+    def meet(self, a: Group, b: Group) -> bool:
+        """Whether `a` makes a part of a buffer of which `b` makes another, or reads: not in the same order of axes."""
+        parts = self.several & {member.output for member in a.members}
+        return any(not parts.isdisjoint((member.output, *member.reads)) for member in b.members)
 
     def reaches_around(self, start: int, end: int) -> bool:
         """Whether a path leads from `start` to `end` through another step: then they cannot run together."""

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from onegraph.base.dataclass import dataclass
+from onegraph.compiler.kernels import place_indices
 from onegraph.compiler.schedule.inline import Definition, definition_of
 from onegraph.ir.index import Index, Symbol
-from onegraph.ir.loop import Accumulate, Coordinates, Kernel, Loop, Store, loads, reads
+from onegraph.ir.loop import Accumulate, Coordinates, Kernel, Let, Loop, Store, loads, reads, stores
 
 Axes = tuple[Symbol, ...]
 Mapping = dict[Symbol, Symbol]
@@ -74,15 +75,14 @@ def substituted(indices: tuple[Index, ...], values: dict[Symbol, Index]) -> tupl
 
 def group_of(kernel: Kernel, number: int) -> Group | None:
     """A group of one kernel, if it is of a kind that can be in a group. Axes get names that no other group has."""
-    definition = definition_of(kernel)
     loop = None
-    if definition is None:
+    if definition_of(kernel) is None and not makes_part(kernel):
         loop = _reduction(kernel)
         if loop is None:
             return None
-    stores = [statement for statement in kernel.body if isinstance(statement, Store)]
-    place = stores[0].place
-    if len(stores) != 1 or stores[0].atomic or not isinstance(place, Coordinates):
+    made = [statement for statement in kernel.body if isinstance(statement, Store)]
+    place = made[0].place
+    if len(made) != 1 or made[0].atomic or not isinstance(place, Coordinates):
         return None
     axes = {axis: Symbol(f"{axis.name}_{number}", axis.extent) for axis in kernel.axes}
     inner = {axis: Symbol(f"{axis.name}_{number}", axis.extent) for axis in (loop.axes if loop else ())}
@@ -90,8 +90,16 @@ def group_of(kernel: Kernel, number: int) -> Group | None:
     values = as_indices(both)
     accesses = tuple(_accesses(kernel, values))
     written = substituted(place.indices, values)
-    member = Member(kernel, stores[0].buffer, place.indices, loop, both, reads(kernel), written, accesses)
+    member = Member(kernel, made[0].buffer, place.indices, loop, both, reads(kernel), written, accesses)
     return Group((member,), (number,), tuple(axes.values()), tuple(inner.values()))
+
+
+def makes_part(kernel: Kernel) -> bool:
+    """Whether it works element by element, on a part of a buffer that lies elsewhere in it than at the beginning."""
+    if kernel.locals or not all(isinstance(statement, Let | Store) for statement in kernel.body):
+        return False
+    used = {symbol for store in stores(kernel.body) for index in place_indices(store.place) for symbol in index.symbols}
+    return used.issuperset(kernel.axes) and not any(symbol.signed for symbol in used) and definition_of(kernel) is None
 
 
 def _accesses(kernel: Kernel, axes: dict[Symbol, Index]) -> Iterator[tuple[str, tuple[Index, ...]]]:
