@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from onegraph.base.constants import inf
+from onegraph.base.late import late_module
 from onegraph.compiler.codegen.accumulators import Accumulators, is_float_sum
 from onegraph.compiler.codegen.casts import cast
 from onegraph.compiler.codegen.emitter import Emitter, Val, suffix
@@ -43,6 +45,11 @@ from onegraph.ir.loop import (
 )
 from onegraph.ir.scalar import REDUCTIONS, SCALAR_OPS, operand_dtypes
 from onegraph.ir.types import BF16, BOOL, F16, F32, I8, I64, DType
+
+if TYPE_CHECKING:
+    from onegraph.compiler.codegen.tile_functions import write_tile
+else:  # most programs have no product
+    write_tile = late_module("onegraph.compiler.codegen.tile_functions").write_tile
 
 # What gives a NaN of its operands, cut to a number of bits, or the machine's own, of which the lower bits are zero.
 _KEEP_NAN = frozenset("add sub mul div fma neg abs sqrt rsqrt reciprocal maximum minimum where".split())
@@ -81,6 +88,7 @@ class KernelWriter:
         self.accumulators = Accumulators(self)
         self.tiles = Tiles(self)
         self.loops: list[Symbol] = []  # the axes of the loops around what is being written
+        self.placed: frozenset[str] = frozenset()  # totals that are stored by a function
 
     # ---- the part ----------------------------------------------------------------------------------------------------
 
@@ -97,7 +105,10 @@ class KernelWriter:
             assert outer.extent is not None and kernel.vector is not None
             begin = e.inst("mul nsw", chunk, e.i64(self.chunk))
             end = e.call("smin", e.inst("add nsw", begin, e.i64(self.chunk)), self.index(outer.extent))
-            if kernel.vector.across is not None:
+            if outer.extent == Index.of(kernel.vector.width) and kernel.vector.across is None:
+                self.lanes, self.values[outer.name] = kernel.vector.width, e.i64(0)  # there is nothing else
+                self.block(kernel.body)
+            elif kernel.vector.across is not None:
                 self.tiles.loops(kernel.vector, begin, end)
             else:
                 self.vector_loop(outer, begin, end, lambda: self.block(kernel.body))
@@ -137,6 +148,8 @@ class KernelWriter:
             match statement:
                 case Let():
                     self.names[statement.name] = self.values[statement.name] = self.let(statement)
+                case Store(value=value) if value in self.placed:
+                    pass
                 case Store(buffer, place, value, atomic):
                     self.memory.store(buffer, place, value, atomic)
                 case Accumulate():
@@ -227,17 +240,25 @@ class KernelWriter:
     def loop(self, axes: tuple[Symbol, ...], body: Block) -> None:
         """An inner loop: the vector axis, if it is one of these, runs innermost."""
         kernel = self.kernel
+        self.loops += axes
+        if self.memory.is_product and self.memory.fence is None and len(kernel.locals) == 1:
+            self.placed = write_tile(self, Loop(axes, body), _levels(axes), self.memory.pointers[kernel.locals[0].name])
+        if not self.placed:
+            self.written_loop(axes, body)
+        del self.loops[-len(axes) :]
+
+    def written_loop(self, axes: tuple[Symbol, ...], body: Block) -> None:
+        """A loop that no function has."""
+        kernel = self.kernel
         vector = kernel.vector.axis if kernel.vector is not None and kernel.vector.axis in axes else None
         scalar_axes = [axis for axis in axes if axis != vector]
         innermost = vector if vector is not None else scalar_axes.pop()
         width = kernel.vector.width if vector is not None and kernel.vector is not None else 1
         reductions = [s for s in body if isinstance(s, Accumulate)]
-        self.loops += axes
         self.accumulators.begin(reductions, max(width, self.lanes), vector is not None)
         alone = TILED if any(REDUCTIONS[s.op].products for s in reductions) else ALONE
         self.nest((*scalar_axes, innermost), width, body, alone if any(map(is_float_sum, reductions)) else None)
         self.accumulators.end()
-        del self.loops[-len(axes) :]
         self.memory.passes.update(
             {(load.buffer, load.place.index) for load in loads(body) if isinstance(load.place, Offset)}
         )
@@ -301,6 +322,15 @@ class KernelWriter:
             body()
             e.close_loop()
         self.lanes, self.mask = before
+
+
+def _levels(axes: Sequence[Symbol]) -> list[tuple[tuple[int, ...], bool]]:
+    """How the products of a tile are summed in each of these loops, see `tile_functions`."""
+    inner = [axes[number + 1 :] for number in range(len(axes))]
+    return [
+        (tuple(_blocks(_steps([axis], 1), TILED)), bool(rest) and _steps(rest, 1) > LEVEL)
+        for axis, rest in zip(axes, inner, strict=True)
+    ]
 
 
 def _steps(axes: Sequence[Symbol], width: int) -> float:

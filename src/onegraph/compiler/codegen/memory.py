@@ -193,16 +193,21 @@ class Memory:
             self.fetch(next)
 
     def fetch_next_panel(self, buffer: str, index: Index, stored: DType) -> None:
+        following = self.next_panel(index)
+        if following is not None:
+            self.fetch(self.address(buffer, following, stored, certain=False))
+
+    def next_panel(self, index: Index) -> Index | None:
         """While tiles of a product go through a panel, each asks for its share of the next one: the loop over the rows
         of tiles is the innermost, the one over panels the next. Or for its share of the next block of the panel, where
         several tiles go through one block after the other."""
         kernel, columns = self.w.kernel, self.w.vector_axis
         if not self.is_product or columns is None or len(kernel.axes) < 3:
-            return
+            return None
         inner = [axis for axis in index.symbols if axis not in kernel.axes]
         panels = [axis for axis in kernel.axes if axis != columns and axis in index.symbols]
         if kernel.axes[-1] in index.symbols or not inner or not panels:
-            return
+            return None
         at, length = ZERO, ONE  # where in its panel this is read, and how long that is, in vectors
         steps = [(index.coefficient(axis), axis) for axis in inner]
         together = [axis for axis in self.w.loops if axis not in index.symbols and axis.extent != ONE]
@@ -210,7 +215,7 @@ class Memory:
             steps = [(step, axis) for step, axis in steps if axis == self.w.loops[-1]]
         for step, axis in sorted(steps, key=lambda pair: -1 if pair[0] is None else pair[0].constant or -1):
             if step != length * self.w.lanes or axis.extent is None:
-                return  # a panel does not lie together
+                return None  # a panel does not lie together
             at, length = at + length * Index.of(axis), length * axis.extent
         begin = index.substitute({columns: ZERO} | {axis: ZERO for _, axis in steps})
         if together:
@@ -220,7 +225,7 @@ class Memory:
         count = tiles.extent.constant if tiles.extent is not None else None
         share = -(-self.w.lanes // count) if count is not None else 1
         turn = Index.of(tiles) * length + at
-        self.fetch(self.address(buffer, begin + turn * share, stored, certain=False))
+        return begin + turn * share
 
     def fetch_ahead(self, buffer: str, index: Index, stored: DType, address: Val) -> None:
         """What is read from its beginning to its end, and is too long to be in a cache, is asked for well ahead."""

@@ -12,7 +12,7 @@ from onegraph.compiler.kernels import chunk_size, part_count, size_symbols
 from onegraph.compiler.schedule.cost import part_nanoseconds
 from onegraph.compiler.target import Machine
 from onegraph.ir.loop import Kernel
-from onegraph.ir.types import I64, DType
+from onegraph.ir.types import BOOL, I64, DType
 
 # Code that runs once per launch is not worth optimizing: without it, it compiles several times faster.
 RUNTIME = """
@@ -126,13 +126,20 @@ def _entry(name: str, kernel: Kernel, chunk: int, machine: Machine, shared: Emit
         e.line(f"%size{position}.p = getelementptr i64, ptr %sizes, i64 {position}")
         e.line(f"%size{position} = load i64, ptr %size{position}.p")
         values[symbol.name] = Val(f"%size{position}", I64)
-    total = emit_index(e, part_count(kernel, chunk), values)
-    work = e.inst("mul", total, emit_index(e, part_nanoseconds(kernel, chunk, machine), values))
-    useful = e.inst("udiv", work, e.i64(machine.thread_nanoseconds))
-    threads = e.call("smin", e.call("smin", Val("%threads", I64), useful), total)
-    short = e.value(f"icmp slt {work}, {2 * machine.thread_nanoseconds}", I64, 1, 0)
-    e.line(f"%count = select i1 {short.text}, i64 1, i64 {threads.text}")
-    e.line(f"%code = call i64 @og.share(ptr @{name}.part, ptr %buffers, ptr %sizes, i64 {total.text}, i64 %count)")
+    parts, nanoseconds = part_count(kernel, chunk), part_nanoseconds(kernel, chunk, machine)
+    total, work = emit_index(e, parts, values), (parts * nanoseconds).constant
+    if parts.constant is not None and work is not None:  # mostly; in code that is not optimized it shows
+        most = min(work // machine.thread_nanoseconds, parts.constant) if work >= 2 * machine.thread_nanoseconds else 1
+        fewer = e.inst("icmp slt", Val("%threads", I64), e.i64(most), dtype=BOOL)
+        count = e.select(fewer, Val("%threads", I64), e.i64(most)) if most > 1 else e.i64(1)
+    else:
+        nanos = e.inst("mul", total, emit_index(e, nanoseconds, values))
+        useful = e.inst("udiv", nanos, e.i64(machine.thread_nanoseconds))
+        threads = e.call("smin", e.call("smin", Val("%threads", I64), useful), total)
+        short = e.inst("icmp slt", nanos, e.i64(2 * machine.thread_nanoseconds), dtype=BOOL)
+        count = e.select(short, e.i64(1), threads)
+    shared_out = f"ptr @{name}.part, ptr %buffers, ptr %sizes, {total}, {count}"
+    e.line(f"%code = call i64 @og.share({shared_out})")
     shared.declarations |= e.declarations
     body = "\n  ".join(e.regions[0].lines)
     head = f"define i64 @{name}(ptr %buffers, ptr %sizes, i64 %threads) noinline optnone"
