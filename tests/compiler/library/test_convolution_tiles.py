@@ -18,7 +18,7 @@ from onegraph.base.config import Config
 from onegraph.compile import EVENTS
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.library import convolution
-from onegraph.compiler.library.tiles import ConvolutionTiler
+from onegraph.compiler.library.convolution_tiles import ConvolutionTiler
 from onegraph.compiler.library.window import Window
 
 OPTIONS = {"library_calls": "tiles", "verify": True, "raise_compiler_errors": True}
@@ -113,7 +113,7 @@ def test_blocks(stride: int, count: int) -> None:
     )
     tiles = 6 + (stride > 1)
     assert sum(TILED in kernel for kernel in text.split("kernel ")[1:]) == tiles
-    assert text.count("kernel ") == tiles + 3  # the copy with channels last, and two images with zeros around
+    assert text.count("kernel ") == tiles + 3  # the copy with channels last, and the zeros around two images
 
 
 @pytest.mark.parametrize("activation", [F.relu, F.hardswish, F.gelu, F.silu, partial(F.leaky_relu, negative_slope=0.1)])
@@ -222,7 +222,7 @@ def test_other_types_are_left_to_a_library(dtype: torch.dtype) -> None:
 def test_groups_and_few_channels_are_left_to_a_library() -> None:
     x = torch.randn(1, 64, 7, 7)
     assert TILED not in run(nn.Conv2d(64, 2 * WIDTH, 1, groups=2), x)[0]
-    assert TILED not in run(nn.Conv2d(64, WIDTH // 2 - 1, 1), x)[0]
+    assert TILED not in run(nn.Conv2d(64, WIDTH // 8 - 1, 1), x)[0]
     assert TILED not in run(nn.Conv2d(4, WIDTH, 7), x[:, :4])[0]  # one pixel
 
 
@@ -278,13 +278,22 @@ def test_the_speed_of_tiles_is_measured_once(monkeypatch: pytest.MonkeyPatch) ->
         timed.append(what)
         return {"tiles": 1.0}
 
-    monkeypatch.setattr("onegraph.compiler.library.tiles.times", times)
+    monkeypatch.setattr("onegraph.compiler.library.convolution_tiles.times", times)
     tiler = ConvolutionTiler(lambda module: lambda *_: (), CPU.machine, Config(cache=False))
-    fits = partial(tiler.fits, w=Window((0, 0), (1, 1), (1, 1), 1))
+    window = Window((0, 0), (1, 1), (1, 1), 1)
+    fits = partial(tiler.fits, w=window)
     assert fits((WIDTH, 32, 1, 1), pixels=100) and not fits((WIDTH, 32, 1, 1), pixels=1)
     assert not fits((WIDTH, 1 << 20, 3, 3), pixels=100)
-    whole = [tiler.seconds(None, (WIDTH, inner, 1, 1), 600, 0) for inner in (64, 128, 1024)]
+
+    def seconds(filters: tuple[int, ...], pixels: int, padded: int = 0, w: Window = window) -> float:
+        return tiler.seconds(None, filters, w, pixels, padded)
+
+    whole = [seconds((WIDTH, inner, 1, 1), 600) for inner in (64, 128, 1024)]
     assert whole == sorted(whole) and len(set(timed)) == 1
-    assert tiler.seconds(None, (WIDTH + 1, 64, 1, 1), 600, 0) > whole[0]
-    assert tiler.seconds(None, (WIDTH, 64, 1, 1), 600, 10_000) > whole[0]
-    assert tiler.seconds(None, (WIDTH, 64, 1, 1), 601, 0) > whole[0]
+    assert seconds((WIDTH + 1, 64, 1, 1), 600) > whole[0]
+    assert seconds((WIDTH, 64, 1, 1), 600, 10_000) > whole[0]
+    assert seconds((WIDTH, 64, 1, 1), 601) > whole[0]
+    deep = Window((0, 0), (1, 1), (1, 1), WIDTH)
+    assert tiler.fits((WIDTH, 1, 3, 3), deep, 100) and not tiler.fits((2 * WIDTH, 1, 3, 3), deep, 100)
+    assert seconds((WIDTH, 1, 3, 3), 600, w=deep) < seconds((WIDTH, 1, 5, 5), 600, w=deep)
+    assert len(set(timed)) == 2  # depthwise ones are timed by themselves

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch.fx import Graph, GraphModule
 
 from onegraph.base.config import Config
+from onegraph.base.late import late_module
 from onegraph.compiler.library.attention import ATTENTION, choose_attention
-from onegraph.compiler.library.convolution import choose_convolutions
 from onegraph.compiler.library.int8 import INT8, choose_int8
 from onegraph.compiler.library.layout import spread
 from onegraph.compiler.library.linear import choose_linear
@@ -15,10 +17,16 @@ from onegraph.compiler.library.widened import WIDENED, widen
 from onegraph.compiler.target import Compile, Machine
 from onegraph.torchlib.graph import LazyGraphModule
 
+if TYPE_CHECKING:
+    from onegraph.compiler.library.convolution import choose_convolutions
+else:  # most programs have none
+    choose_convolutions = late_module("onegraph.compiler.library.convolution").choose_convolutions
+
+CONVOLUTION = torch.ops.aten.convolution.default
 _CANDIDATES = WIDENED | {
     torch.ops.aten.mm.default,
     torch.ops.aten.addmm.default,
-    torch.ops.aten.convolution.default,
+    CONVOLUTION,
     INT8,
     ATTENTION,
 }
@@ -41,7 +49,9 @@ def choose_calls(
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     constants = frozenset(node for number, node in enumerate(placeholders) if number in parameters)
     before = {node: node.meta.get("val") for node in graph.nodes}
-    moved = choose_convolutions(graph, constants, frozenset(placeholders), config, compiled, machine)
+    moved = {}
+    if any(node.target is CONVOLUTION for node in graph.nodes):
+        moved = choose_convolutions(graph, constants, frozenset(placeholders), config, compiled, machine)
     spread(graph, before | {new: before[old] for new, old in moved.items()})
     choose_attention(graph)
     choose_int8(graph, config)

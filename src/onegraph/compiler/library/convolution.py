@@ -31,12 +31,14 @@ from torch.fx import Graph, Node
 from onegraph.base.config import Config
 from onegraph.base.constants import inf
 from onegraph.base.dataclass import dataclass
+from onegraph.compiler.library.convolution_tiles import ConvolutionTiler, filter_panels, tiles_of_image
 from onegraph.compiler.library.facts import fills_memory, is_ordinary, is_static, multiplied_in, present_shape
+from onegraph.compiler.library.filters import folded_bias, folded_panels, folded_weight, packed_weight
 from onegraph.compiler.library.layout import channels_last, with_channels_last
-from onegraph.compiler.library.measure import Runs, copies, times
+from onegraph.compiler.library.linear import Product, as_sum
+from onegraph.compiler.library.measure import FEW, Runs, copies, times
 from onegraph.compiler.library.nodes import as_type, call, size_of
 from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
-from onegraph.compiler.library.tiles import ConvolutionTiler, in_panels, tiles_of_image
 from onegraph.compiler.library.window import Window
 from onegraph.compiler.lower.registry import POINTWISE
 from onegraph.compiler.target import Compile, Machine
@@ -45,6 +47,8 @@ aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+FEW_CHANNELS = 8
+CALL = 2e-6  # seconds of a library call, at least
 CLEARLY = 0.9  # of a library's time, what tiles may take: it is not measured, and their code takes time to make
 EPILOGUE: tuple[str, list[Any], str] = ("none", [], "")  # nothing is done to the result
 FOLDING = ("packed", "tiles")  # the forms whose filters hold the factor of the normalization
@@ -128,6 +132,12 @@ class Convolution:
         return fits and tiler.fits(self.filters, self.window, self.pixels)
 
     @property
+    def has_few_pixels(self) -> bool:
+        """Whether it is a product of as few in every call: its time is that of reading the filters once."""
+        static = all(type(size) is int for size in self.x.meta["val"].shape)
+        return static and self.is_product and self.pixels <= FEW
+
+    @property
     def is_followed(self) -> bool:
         """Whether something is computed of the result element by element."""
         return any(user.target in POINTWISE for user in self.result.users)
@@ -145,7 +155,7 @@ def choose_convolutions(
     found = [c for node in graph.nodes if (c := _convolution(node, parameters, inputs)) is not None]
     tiler = ConvolutionTiler(compiled, machine, config)
     forms = _forms(found, config, tiler)
-    return dict(_rewrite(graph, c, form, tiler.width) for c, form in zip(found, forms, strict=False))
+    return dict(_rewrite(graph, c, form, tiler) for c, form in zip(found, forms, strict=False))
 
 
 # ---- what is there ---------------------------------------------------------------------------------------------------
@@ -204,7 +214,8 @@ def _forms(found: Sequence[Convolution], config: Config, tiler: ConvolutionTiler
     """The form of each; none if they stay as they are."""
     match config.library_calls:
         case "tiles":
-            return ["tiles" if c.may_tile(tiler) else "packed" if c.constant else "plain" for c in found]
+            others = ["sum" if c.has_few_pixels else "packed" if c.constant else "plain" for c in found]
+            return ["tiles" if c.may_tile(tiler) else other for c, other in zip(found, others, strict=True)]
         case "packed":
             return ["packed" if c.constant else "plain" for c in found]
         case "measured":
@@ -215,6 +226,10 @@ def _forms(found: Sequence[Convolution], config: Config, tiler: ConvolutionTiler
     check = check_of(config)
     for c in found:
         x = c.x.meta["val"]
+        if c.has_few_pixels:
+            forms.append("sum")
+            gained += CALL
+            continue
         if c.constant and multiplied_in(x.dtype) is not x.dtype:  # aten takes so long that timing it takes seconds
             forms.append("packed")
             gained = inf
@@ -226,7 +241,7 @@ def _forms(found: Sequence[Convolution], config: Config, tiler: ConvolutionTiler
         candidates = partial(_candidates, c, check, tiled)
         measured = dict(times(what, _ways(c, tiled), candidates, config))
         if tiled:
-            measured["tiles"] = tiler.seconds(x.fake_mode, c.filters, c.pixels, c.padded) / CLEARLY
+            measured["tiles"] = tiler.seconds(x.fake_mode, c.filters, c.window, c.pixels, c.padded) / CLEARLY
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
         forms.append(best)
         gained += measured["aten"] - measured[best]
@@ -299,72 +314,26 @@ def _as_it_is(result: Tensor) -> Tensor:
     return result
 
 
-# ---- what is made of constants ---------------------------------------------------------------------------------------
-
-
-def packed_weight(weight: Tensor, window: Window, image: tuple[int, ...] | None) -> Tensor:
-    """The filters as oneDNN wants them for images of this size with channels last; see `Convolution.packed_for`."""
-    last = weight.to(multiplied_in(weight.dtype), memory_format=torch.channels_last)
-    if image is None:
-        filters: Tensor = mkldnn._reorder_linear_weight(last.flatten(1)) if window.multiplies_pixels else last
-        return filters
-    packed: Tensor = mkldnn._reorder_convolution_weight(last, *window.arguments(), list(image))
-    return packed
-
-
-def folded_weight(
-    weight: Tensor, gamma: Tensor | None, var: Tensor, eps: float, window: Window, image: tuple[int, ...] | None
-) -> Tensor:
-    """The filters with the factor of the normalization, packed."""
-    return packed_weight(_scaled(weight, gamma, var, eps), window, image)
-
-
-def filter_panels(weight: Tensor, width: int) -> Tensor:
-    """The filters as panels: for each output channel a column, of which the input channels lie together."""
-    return in_panels(weight.permute(0, 2, 3, 1).flatten(1), False, width)
-
-
-def folded_panels(weight: Tensor, gamma: Tensor | None, var: Tensor, eps: float, width: int) -> Tensor:
-    """The filters with the factor of the normalization, as panels."""
-    return filter_panels(_scaled(weight, gamma, var, eps), width)
-
-
-def folded_bias(
-    bias: Tensor | None, gamma: Tensor | None, beta: Tensor | None, mean: Tensor, var: Tensor, eps: float, dtype: str
-) -> Tensor:
-    """What the normalization adds, with the convolution's own bias."""
-    shift = mean.double().neg() if bias is None else bias.double() - mean.double()
-    shift = shift * _factor(gamma, var, eps)
-    return (shift if beta is None else shift + beta.double()).to(getattr(torch, dtype))
-
-
-def _scaled(weight: Tensor, gamma: Tensor | None, var: Tensor, eps: float) -> Tensor:
-    """The filters with the factor of the normalization: in float64, rounded once."""
-    factor = _factor(gamma, var, eps).view(-1, *[1] * (weight.dim() - 1))
-    scaled = torch.empty(weight.shape, dtype=multiplied_in(weight.dtype), memory_format=torch.channels_last)
-    return torch.mul(weight, factor, out=scaled)
-
-
-def _factor(gamma: Tensor | None, var: Tensor, eps: float) -> Tensor:
-    factor = (var.double() + eps).rsqrt()
-    return factor if gamma is None else factor * gamma.double()
-
-
 # ---- the new form ----------------------------------------------------------------------------------------------------
 
 
-def _rewrite(graph: Graph, c: Convolution, form: str, width: int) -> tuple[Node, Node]:
+def _rewrite(graph: Graph, c: Convolution, form: str, tiler: ConvolutionTiler) -> tuple[Node, Node]:
     """The node of the new form, and the one that it replaces."""
     old = c.result if form in FOLDING else c.node
     with graph.inserting_before(old), old.meta["val"].fake_mode:
-        x = with_channels_last(graph, c.node.all_input_nodes[0])  # which may be new by now
+        x = c.node.all_input_nodes[0]  # which may be new by now
+        # The channels of an image of few are near in any order; those of depthwise ones are read as vectors.
+        if form != "tiles" or c.image[1] > FEW_CHANNELS or c.window.groups > 1:
+            x = with_channels_last(graph, x)
         match form:
             case "tiles":
-                new = _tiles(graph, c, x, width)
+                new = _tiles(graph, c, x, tiler.panel(c.filters, c.window))
             case "packed":
                 new = _packed(graph, c, x)
+            case "product" | "sum":
+                new = _product(graph, c, x, form == "sum")
             case _:
-                new = {"plain": _plain, "product": _product}[form](graph, c, x)
+                new = _plain(graph, c, x)
     new.meta.update(old.meta)
     new.meta["val"] = channels_last(old.meta["val"])
     old.replace_all_uses_with(new)
@@ -379,14 +348,16 @@ def _plain(graph: Graph, c: Convolution, x: Node) -> Node:
     return graph.call_function(c.node.target, (x, *c.node.args[1:]))  # type: ignore[arg-type]
 
 
-def _product(graph: Graph, c: Convolution, x: Node) -> Node:
-    """Each pixel is a row, and the filters are a matrix."""
+def _product(graph: Graph, c: Convolution, x: Node, summed: bool) -> Node:
+    """Each pixel is a row, and the filters are a matrix; `summed` in loops of ours."""
 
     def multiplied(rows: Node, product: Tensor) -> Node:
         filters = c.weight.meta["val"]
         outputs, inputs = filters.shape[:2]
         sizes = (c.weight, [outputs, inputs])
         matrix = _call(graph, aten.view.default, sizes, filters.new_empty(outputs, inputs))
+        if summed:
+            return as_sum(graph, Product(rows, matrix, c.bias, False, False, (c.pixels, inputs, outputs)), False)
         columns = _call(graph, aten.t.default, (matrix,), matrix.meta["val"].t())
         if c.bias is None:
             return _call(graph, aten.mm.default, (rows, columns), product)
@@ -428,8 +399,7 @@ def _tiles(graph: Graph, c: Convolution, x: Node, width: int) -> Node:
         panels = _made(graph, c.weight, filter_panels, (c.weight,), (width,))
     else:
         panels = _made(graph, c.weight, folded_panels, (c.weight, norm.weight, norm.var), (norm.eps, width))
-    outputs, inputs, *sizes = c.filters
-    panels.meta["val"] = c.weight.meta["val"].new_empty(-(-outputs // width), inputs * math.prod(sizes), width)
+    panels.meta["val"] = filter_panels(c.weight.meta["val"], width)
     return tiles_of_image(graph, x, panels, _bias(graph, c, torch.float32), c.filters, c.window)
 
 

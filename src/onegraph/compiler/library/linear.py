@@ -95,7 +95,7 @@ def choose_linear(
 def _rewritten(graph: Graph, product: Product, choice: str, width: int, config: Config) -> Node:
     match choice:
         case "sum":
-            return _as_sum(graph, product, config.large_pages)
+            return as_sum(graph, product, config.large_pages)
         case "tiles":
             value = product.weight.meta["val"]
             panels = graph.call_function(packing(value, product.tall, width), (product.weight,))
@@ -219,7 +219,7 @@ def _summed(product: Product, sizes: tuple[int, int, int], compiled: Compile) ->
         for node, shape in zip(given, shapes, strict=True):
             node.meta["val"] = torch.empty(shape, dtype=product.dtype)
         alone = Product(given[0], given[1], given[2] if biased else None, False, False, sizes)
-        graph.output((_as_sum(graph, alone, False),))
+        graph.output((as_sum(graph, alone, False),))
     run = compiled(LazyGraphModule(torch.nn.Module(), graph))
     x, *weights = [torch.full(shape, 0.5, dtype=product.dtype) for shape in shapes]
     return [partial(run, x, weight, *weights[1:]) for weight in copies(weights[0], rows)]
@@ -276,8 +276,8 @@ def _as_call(graph: Graph, product: Product, choice: str) -> Node:
     return as_type(graph, result, product.dtype)
 
 
-def _as_sum(graph: Graph, product: Product, large: bool) -> Node:
-    """Added up in float32, whatever the type, and rounded once."""
+def as_sum(graph: Graph, product: Product, large: bool) -> Node:
+    """The product as a sum, added up in float32, whatever the type, and rounded once."""
     weight, value = product.weight, product.weight.meta["val"]
     sizes = (value.element_size(),)
     if not _is_laid_in_rows(product):

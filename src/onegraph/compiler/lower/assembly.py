@@ -12,7 +12,7 @@ from onegraph.compiler.lower.lowerer import Cell, Lowerer, is_empty
 from onegraph.compiler.lower.registry import POINTWISE, MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.view import dim_of
-from onegraph.compiler.lower.views import View
+from onegraph.compiler.lower.views import Shape, View
 from onegraph.ir.index import ONE, ZERO, Index, greatest, least
 
 aten = torch.ops.aten
@@ -84,7 +84,18 @@ def constant_pad(g: Lowerer, x: View, pad: Sequence[Any], value: Any = 0) -> May
     around = _paddings(pad, x.rank)
     if around is None or isinstance(value, complex) or not fits(value, x.dtype):
         return NotImplemented
-    filler = number_of(value)
+    return padded(g, x, g.result.shape, around, number_of(value))
+
+
+def padded(
+    g: Lowerer,
+    x: View,
+    shape: Shape,
+    around: Sequence[tuple[int, int]],
+    filler: Any,
+    strides: Sequence[Index] | None = None,
+) -> View:
+    """The tensor with so many elements before and behind along each dimension."""
 
     def compute(cell: Cell) -> Scalar:
         at = [p - before for p, (before, _) in zip(cell.position, around, strict=True)]
@@ -97,7 +108,7 @@ def constant_pad(g: Lowerer, x: View, pad: Sequence[Any], value: Any = 0) -> May
             return cell.load(x, at)
         return where(inside, cell.load(x, at, inside), filler)
 
-    return g.pointwise(g.result.shape, x.dtype, compute)
+    return g.pointwise(shape, x.dtype, compute, strides)
 
 
 @lower(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)

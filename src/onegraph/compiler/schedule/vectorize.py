@@ -157,7 +157,7 @@ def _width(kernel: Kernel, axis: Symbol, machine: Machine) -> int:
     width = machine.lanes * (2 if cost >= HEAVY else 1)
     totals = sum(isinstance(s, Accumulate) for s in statements(kernel.body))
     if has_products(kernel):
-        return _fitting(machine.tile_columns, axis)
+        return _columns(axis, machine)
     if axis in kernel.axes and totals and cost < LIGHT * totals:
         width = 8 * machine.lanes  # a reduction along columns: a wide strip of each row is read at a time
     elif totals > 2:
@@ -169,6 +169,16 @@ def _width(kernel: Kernel, axis: Symbol, machine: Machine) -> int:
         if any(s.dtype.size < 4 for s in statements(kernel.body) if isinstance(s, Let) and isinstance(s.value, Load)):
             width = machine.lanes // 4
     return _fitting(width, axis)
+
+
+def _columns(axis: Symbol, machine: Machine) -> int:
+    """The columns of a tile: narrower ones where the last would be mostly empty, but each begins and ends."""
+    extent = axis.extent.constant if axis.extent is not None else None
+    widest = _fitting(machine.tile_columns, axis)
+    widths = [widest >> by for by in range(3) if widest >> by >= machine.tile_columns // 4]
+    if extent is None or not widths:
+        return widest
+    return min(widths, key=lambda width: -(-extent // width) * (width + machine.tile_columns // 8))
 
 
 def _fitting(width: int, axis: Symbol) -> int:
