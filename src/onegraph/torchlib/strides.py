@@ -101,7 +101,7 @@ def memory_order(tensor: torch.Tensor) -> list[int] | None:
     """
 
     def key(d: int) -> tuple[int, bool]:
-        return tensor.stride(d), tensor.size(d) == 1
+        return tensor.stride(d), bool(tensor.size(d) == 1)
 
     order = sorted(range(tensor.dim()), key=key, reverse=True)
     expected = 1
