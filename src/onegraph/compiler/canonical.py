@@ -105,7 +105,7 @@ class _Renamer:
             known = self.symbols.get(axis)
             if known is None:
                 assert axis.extent is not None
-                known = self.symbols[axis] = Index.of(Symbol(f"a{self.axes}", axis.extent))
+                known = self.symbols[axis] = Index.of(Symbol(f"a{self.axes}", axis.extent.substitute(self.symbols)))
                 self.axes += 1
             assert known.symbol is not None
             result.append(known.symbol)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from onegraph.compiler.kernels import place_indices
+from onegraph.compiler.kernels import place_indices, with_middles
 from onegraph.ir.index import ONE, Index, Symbol, product
 from onegraph.ir.loop import (
     Accumulate,
@@ -47,15 +47,20 @@ def _operations(block: Block) -> Iterator[str]:
 
 
 def kernel_flops(kernel: Kernel) -> int:
-    """Operations of arithmetic in one run, no comparisons and choices; 0 where sizes are symbols."""
-    return (product([_extent(axis) for axis in kernel.axes]) * _block_flops(kernel.body)).constant or 0
+    """Operations of arithmetic in one run, no comparisons and choices; 0 where sizes are symbols.
+
+    A loop whose length depends on those around it counts as in the middle of them.
+    """
+    inside = _block_flops(kernel.body, with_middles(kernel.axes, {}))
+    return (product([_extent(axis) for axis in kernel.axes]) * inside).constant or 0
 
 
-def _block_flops(block: Block) -> Index:
+def _block_flops(block: Block, middle: Mapping[Symbol, Index]) -> Index:
     total = Index.of(sum(map(_flops, block)))
     for statement in block:
         if isinstance(statement, Loop):
-            total = total + _block_flops(statement.body) * product([_extent(axis) for axis in statement.axes])
+            inside = _block_flops(statement.body, with_middles(statement.axes, middle))
+            total = total + inside * product([_extent(axis).substitute(middle) for axis in statement.axes])
     return total
 
 

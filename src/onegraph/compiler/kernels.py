@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from onegraph.compiler.target import Machine
 from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative, product
@@ -64,6 +64,11 @@ def _sizes(index: Index) -> set[Symbol]:
         elif not symbol.signed:
             found.add(symbol)
     return found
+
+
+def with_middles(axes: Iterable[Symbol], known: Mapping[Symbol, Index]) -> Mapping[Symbol, Index]:
+    """What is known, and the middle of each axis: there, loops whose length depends on others have a usual one."""
+    return {**known, **{axis: axis.extent.substitute(known) // 2 for axis in axes if axis.extent is not None}}
 
 
 def has_products(kernel: Kernel) -> bool:

@@ -239,6 +239,8 @@ class KernelWriter:
 
     def loop(self, axes: tuple[Symbol, ...], body: Block) -> None:
         """An inner loop: the vector axis, if it is one of these, runs innermost."""
+        if len(axes) == 1 and self.tiles.loop(axes[0], body):
+            return
         kernel = self.kernel
         self.loops += axes
         if self.memory.is_product and self.memory.fence is None and len(kernel.locals) == 1:

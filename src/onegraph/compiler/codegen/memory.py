@@ -307,7 +307,7 @@ class Memory:
             e.line(f"store {self.lane(value, 0)}, ptr {address.text}, align {stored.size}")
         elif self.stride(index) == 1:
             self.contiguous_store(buffer, index, stored, value)
-        else:
+        elif not self.w.tiles.store(buffer, index, value):
             self.scatter(buffer, index, stored, value)
 
     def contiguous_store(self, buffer: str, index: Index, stored: DType, value: Val) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TypeGuard
 
 from onegraph.base.context import Context
 from onegraph.compiler.kernels import indices, is_ordered
@@ -25,6 +26,7 @@ from onegraph.ir.loop import (
     Place,
     Program,
     Statement,
+    Step,
     Store,
 )
 
@@ -33,12 +35,17 @@ Axes = tuple[Symbol, ...]
 
 def split_axes(program: Program, cx: Context) -> Program:
     """Split axes so that indices need no division."""
-    return replace(program, steps=tuple(_split(step) if isinstance(step, Kernel) else step for step in program.steps))
+    return replace(program, steps=tuple(_split(step) if _is_open(step) else step for step in program.steps))
 
 
 def merge_axes(program: Program, cx: Context) -> Program:
     """Merge axes that run through memory as one."""
-    return replace(program, steps=tuple(_merge(step) if isinstance(step, Kernel) else step for step in program.steps))
+    return replace(program, steps=tuple(_merge(step) if _is_open(step) else step for step in program.steps))
+
+
+def _is_open(step: Step) -> TypeGuard[Kernel]:
+    """Whether the axes of a kernel may change: others were chosen with the vector's."""
+    return isinstance(step, Kernel) and step.vector is None
 
 
 # ---- splitting -------------------------------------------------------------------------------------------------------

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from onegraph.compiler.kernels import with_middles
 from onegraph.compiler.target import Machine
-from onegraph.ir.index import ONE, Index
+from onegraph.ir.index import Index, Symbol, product
 from onegraph.ir.loop import Accumulate, Apply, Block, Cast, Kernel, Let, Load, Loop, Store
 from onegraph.ir.scalar import SCALAR_OPS
 
@@ -26,22 +29,25 @@ def statement_cost(statement: object) -> float:
     return 0.0
 
 
-def iteration_cost(block: Block) -> Index:
-    """The cost of the block with its loops, in units of an addition; it depends on their sizes."""
+def iteration_cost(kernel: Kernel) -> Index:
+    """The cost of the body with its loops, in units of an addition; it depends on their sizes."""
+    return _cost(kernel.body, with_middles(kernel.axes, {}))
+
+
+def _cost(block: Block, middle: Mapping[Symbol, Index]) -> Index:
+    """A loop whose length depends on those around it counts as in the middle of them."""
     total = Index.of(round(block_cost(block)))
     for statement in block:
         if isinstance(statement, Loop):
-            count = ONE
-            for axis in statement.axes:
-                assert axis.extent is not None
-                count = count * axis.extent
-            total = total + iteration_cost(statement.body) * count
+            inner = with_middles(statement.axes, middle)
+            count = product([axis.extent.substitute(middle) for axis in statement.axes if axis.extent is not None])
+            total = total + _cost(statement.body, inner) * count
     return total
 
 
 def part_nanoseconds(kernel: Kernel, chunk: int, machine: Machine) -> Index:
     """About how long one of the kernel's parts takes."""
-    cost = iteration_cost(kernel.body)
+    cost = iteration_cost(kernel)
     vector = kernel.vector.axis if kernel.vector is not None else None
     if vector in kernel.axes:
         cost = cost * chunk

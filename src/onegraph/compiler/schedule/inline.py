@@ -121,7 +121,7 @@ def _consumers(program: Program) -> tuple[dict[str, list[Kernel]], set[str]]:
     pinned = {name for name in program.outputs if isinstance(name, str)} | rewritten(program)
     for step in program.steps:
         for name in reads(step):
-            if isinstance(step, Kernel):
+            if isinstance(step, Kernel) and step.vector is None:
                 consumers.setdefault(name, []).append(step)
             else:
                 pinned.add(name)

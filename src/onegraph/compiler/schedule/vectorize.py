@@ -45,7 +45,7 @@ def vectorize(program: Program, cx: Context, machine: Machine) -> Program:
 
 
 def _kernel(kernel: Kernel, machine: Machine) -> Kernel:
-    if any(store.atomic for store in stores(kernel.body)):
+    if kernel.vector is not None or any(store.atomic for store in stores(kernel.body)):
         return kernel
     axis = _best_axis(kernel, machine)
     if axis is None:
