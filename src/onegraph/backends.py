@@ -147,7 +147,7 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
             graph = functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module
             graphs = [in_integers(CPU, graph, parameters_among(examples), examples, cx)]
         for graph in graphs:
-            lower_graph(graph, cx, CPU.device)
+            lower_graph(graph, cx, CPU.device, CPU.machine)
     except Exception as error:
         cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))
     return module.forward

@@ -102,7 +102,7 @@ def lowered(function: Callable[..., Any], arguments: Any) -> Iterator[tuple[str,
     fake = FakeMode()
     try:
         graph = functional_graph(as_module(flat, len(inputs)), [fake.fakeify(x, {}) for x in inputs], Context())
-        lower_graph(graph.module, Context(events=events), CPU.device)
+        lower_graph(graph.module, Context(events=events), CPU.device, CPU.machine)
     except Exception:  # a graph break: `check_operator` looks at those
         return
     for node in graph.module.graph.nodes:

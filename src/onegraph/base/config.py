@@ -364,7 +364,7 @@ class Config:
     library_calls: str = _option(
         _CALLS,
         "measured",
-        "how matrix products and convolutions are computed: measured, aten, onednn, packed or tiles",
+        "how matrix products, convolutions and attention are computed: measured, aten, onednn, packed or tiles",
     )
     quantize: str | None = _option(
         _QUANTIZE,

@@ -82,9 +82,10 @@ def compile_graph(
     A graph that `consumes` its inputs is given them in a list, by `run.consume`, which lets go of each when it can.
     What was compiled before, here or in another process, is found on disk.
     """
+    compile_alone = alone(cx, target)  # until the graph is compiled: it has some of the kernels that were timed
     if "choose_calls" not in cx.config.skipped_passes:
         with timed(cx, "compile: choose library calls"):
-            module = target.library(module, parameters, cx.config, alone(cx, target))
+            module = target.library(module, parameters, cx.config, compile_alone)
     with ExitStack() as made:
         with timed(cx, "compile: find plan"):
             place = place_of(module, cx, target, given, consumes)
@@ -140,15 +141,21 @@ def compiled(
 
 
 def alone(cx: Context, target: Target) -> Compile:
-    """Compiles a graph as it is, whose kernels are to be timed: nobody is told of it."""
+    """Compiles a graph as it is, whose kernels are to be timed: nobody is told of it. It keeps what it has made."""
     quiet = Context(cx.config.replace(verify=False, measure=False))
-    return lambda module: compiled(module, quiet, target, None, False, None)
+    made: list[NativeGraph] = []
+
+    def compile_alone(module: GraphModule) -> NativeGraph:
+        made.append(compiled(module, quiet, target, None, False, None))
+        return made[-1]
+
+    return compile_alone
 
 
 def scheduled(module: GraphModule, cx: Context, target: Target) -> tuple[Lowered, Program]:
     """The loops of the graph, and those that code is made of."""
     with timed(cx, "compile: lower"):
-        lowered = lower_graph(module, cx, target.device)
+        lowered = lower_graph(module, cx, target.device, target.machine)
     loops = lowered.program
     cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: format_program(loops)))
     fused = run_passes(loops, target.passes, cx, check_program, format_program, "schedule")

@@ -9,17 +9,18 @@ from torch.fx import Graph, GraphModule
 
 from onegraph.base.config import Config
 from onegraph.base.late import late_module
-from onegraph.compiler.library.attention import ATTENTION, choose_attention
 from onegraph.compiler.library.int8 import INT8, choose_int8
 from onegraph.compiler.library.layout import spread
 from onegraph.compiler.library.linear import choose_linear
-from onegraph.compiler.library.widened import WIDENED, widen
+from onegraph.compiler.library.widened import ATTENTION, WIDENED, widen
 from onegraph.compiler.target import Compile, Machine
 from onegraph.torchlib.graph import LazyGraphModule
 
 if TYPE_CHECKING:
+    from onegraph.compiler.library.attention import choose_attention
     from onegraph.compiler.library.convolution import choose_convolutions
-else:  # most programs have none
+else:  # most programs have none of them
+    choose_attention = late_module("onegraph.compiler.library.attention").choose_attention
     choose_convolutions = late_module("onegraph.compiler.library.convolution").choose_convolutions
 
 CONVOLUTION = torch.ops.aten.convolution.default
@@ -28,7 +29,6 @@ _CANDIDATES = WIDENED | {
     torch.ops.aten.addmm.default,
     CONVOLUTION,
     INT8,
-    ATTENTION,
 }
 
 
@@ -53,7 +53,8 @@ def choose_calls(
     if any(node.target is CONVOLUTION for node in graph.nodes):
         moved = choose_convolutions(graph, constants, frozenset(placeholders), config, compiled, machine)
     spread(graph, before | {new: before[old] for new, old in moved.items()})
-    choose_attention(graph)
+    if any(node.target is ATTENTION for node in graph.nodes):
+        choose_attention(graph, config, compiled)
     choose_int8(graph, config)
     choose_linear(graph, constants, config, compiled, machine)
     widen(graph, config)

@@ -24,14 +24,8 @@ from onegraph.torchlib.overlaps import hint_of
 
 aten = torch.ops.aten
 
-WIDENED = frozenset(
-    {
-        aten.bmm.default,
-        aten.baddbmm.default,
-        aten.convolution.default,
-        aten._scaled_dot_product_flash_attention_for_cpu.default,
-    }
-)
+ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu.default
+WIDENED = frozenset({aten.bmm.default, aten.baddbmm.default, aten.convolution.default, ATTENTION})
 NARROW = (torch.bfloat16, torch.float16)
 
 

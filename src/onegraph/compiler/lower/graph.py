@@ -33,6 +33,7 @@ from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.refused import is_refused, minds_determinism
 from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
+from onegraph.compiler.target import Machine
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
 from onegraph.ir.types import F64
@@ -53,9 +54,9 @@ class Lowered:
     origins: Mapping[str, str]
 
 
-def lower_graph(module: GraphModule, cx: Context, device: str) -> Lowered:
+def lower_graph(module: GraphModule, cx: Context, device: str, machine: Machine) -> Lowered:
     """Lower every node. An operator without a lowering, or with tensors off the device, becomes a library call."""
-    g = Lowerer(cx, device)
+    g = Lowerer(cx, device, machine)
     values: dict[Node, Any] = {}
     inputs: list[str | Symbol] = []
     sizes: dict[str, SizeOf] = {}

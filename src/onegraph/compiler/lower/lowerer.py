@@ -19,6 +19,7 @@ from onegraph.compiler.lower.arguments import Fraction, literal_argument, number
 from onegraph.compiler.lower.left import Left
 from onegraph.compiler.lower.scalars import Scalar, absolute, apply, maximum, minimum, power, sqrt
 from onegraph.compiler.lower.views import Shape, View, axes_of, coordinates
+from onegraph.compiler.target import Machine
 from onegraph.ir import loop
 from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative
 from onegraph.ir.loop import EXPECTED, Buffer, BufferArgument, Coordinates, Extern, Kernel, SizeOf, Step
@@ -32,9 +33,10 @@ from onegraph.torchlib.size_expression import Condition, Float
 class Lowerer:
     """What lowerings build with: buffers, kernels and library calls of the program under construction."""
 
-    def __init__(self, cx: Context, device: str) -> None:
+    def __init__(self, cx: Context, device: str, machine: Machine) -> None:
         self.cx = cx
         self.device = device
+        self.machine = machine
         self.node: Node  # the one that is being lowered
         self.buffers: dict[str, Buffer] = {}
         self.steps: list[Step] = []
