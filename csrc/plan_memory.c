@@ -69,13 +69,13 @@ int plan_alloc(Call *call, const TensorStep *step)
         call->asked += elements * step->itemsize;
     }
     if (call->plan->sanitizer != NULL && step->base) {
-        slot->fenced = tensor_span(ndim, sizes, strides) * step->itemsize;
+        slot->fenced = elements * step->itemsize;
         if (slot->fenced > 0) {
             sanitize_fill(memory, slot->fenced);
         }
     }
     if (known == NULL) {
-        prefer_large_pages(memory, slot->bytes / ORDINARY_ITEMSIZE * step->itemsize);
+        prefer_large_pages(memory, elements * step->itemsize);
     }
     return 0;
 }
@@ -171,9 +171,10 @@ void plan_free(Call *call, const PlacesStep *step)
 {
     for (int64_t i = 0; i < step->n; i++) {
         Slot *slot = &call->slots[step->places[i].number];
-        slot->is_ours = slot->is_ours || step->step.kind == STEP_RETIRE;
+        bool for_good = step->step.kind == STEP_RELEASE;
+        slot->is_ours = !for_good && (slot->is_ours || step->step.kind == STEP_RETIRE);
         let_go(call, slot);
-        shrink(&call->scratch[step->places[i].number], step->step.kind == STEP_RELEASE ? 0 : KEPT_SCRATCH);
+        shrink(&call->scratch[step->places[i].number], for_good ? 0 : KEPT_SCRATCH);
     }
 }
 

@@ -107,3 +107,19 @@ def test_steps_of_training_keep_their_memory_and_reset_gives_it_back() -> None:
     ours(x)
     onegraph.reset()
     assert _C.release_memory() == 0
+
+
+@pytest.mark.parametrize(("for_good", "waiting"), [(False, 8 * BYTES), (True, 0)])
+def test_a_large_workspace_waits_unless_it_is_released(for_good: bool, waiting: int) -> None:
+    plan = plan_of(
+        alloc(1, F32, (8 * SIZE,), (1,), workspace=True),
+        Launch(0, (Pointer(0), Pointer(1)), (FEW,)),
+        alloc(2, F32, (FEW,), (1,)),
+        Launch(0, (Pointer(1), Pointer(2)), (FEW,)),
+        Free((1,), for_good=for_good),
+        Return((Slot(2), None)),
+    )
+    x = torch.randn(FEW)
+    result, _ = both(plan)[0](x)
+    assert torch.equal(result, x + 2)
+    assert _C.release_memory() == waiting
