@@ -1,4 +1,5 @@
-"""`python one_model.py MODEL PRECISION THREADS ROUNDS`, in a process of its own: all contenders run a model, in turn.
+"""`python one_model.py MODEL PRECISION THREADS ROUNDS WITHOUT`, in a process of its own: all contenders run a model, in
+turn, but those whose names follow.
 
 Printed are, as JSON, what each contender takes for a call and to its first result, its largest error, and why those
 are not measured that are not; the operations of the model, and the bytes of its parameters.
@@ -25,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.first_call import cpu_seconds  # noqa: E402 - the path is known before
 from benchmarks.measure import interleaved  # noqa: E402
-from benchmarks.runtimes import RUNTIMES, Inputs, Runtime  # noqa: E402
+from benchmarks.runtimes import BEGINS, RUNTIMES, Inputs, Runtime  # noqa: E402
 from benchmarks.zoo import MODELS, tensors  # noqa: E402
 
 ALLOWED = {"float32": 1e-4, "bfloat16": 0.02, "int8": 0.3}  # errors, relative to the largest value of an output
@@ -39,6 +40,7 @@ def measured(
     with torch.no_grad():
         expected, operations = exact(module, inputs)
         for name, contender in contenders.items():
+            print(f"{BEGINS}{name}", file=sys.stderr, flush=True)  # it may end the process
             if not contender.is_installed():
                 failures[name] = "not installed"
                 continue
@@ -100,7 +102,7 @@ def largest_error(expected: list[Tensor], output: object) -> float:
     return torch.stack(errors).nan_to_num(nan=float("inf")).max().item()
 
 
-def main(key: str, precision: str, threads: str, rounds: str) -> None:
+def main(key: str, precision: str, threads: str, rounds: str, without: str = "") -> None:
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     (model,) = (each for each in MODELS if each.key == key)
@@ -108,7 +110,8 @@ def main(key: str, precision: str, threads: str, rounds: str) -> None:
     if precision == "bfloat16":
         module = module.bfloat16()
         inputs = {name: value.bfloat16() if value.is_floating_point() else value for name, value in inputs.items()}
-    print(json.dumps(measured(module, inputs, RUNTIMES[precision], precision, int(threads), int(rounds))), flush=True)
+    contenders = {name: each for name, each in RUNTIMES[precision].items() if name not in without.split(",")}
+    print(json.dumps(measured(module, inputs, contenders, precision, int(threads), int(rounds))), flush=True)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ TITLES = {
     "inference_threads": f"Inference, float32, all threads: {OF_LIMITS}",
     "inference_bf16": f"Inference, bfloat16, one thread: {OF_LIMITS}",
     "inference_bf16_threads": f"Inference, bfloat16, all threads: {OF_LIMITS}",
-    "inference_int8": "Inference, float32 and a runtime with quantized weights, one thread: milliseconds of CPU time",
+    "inference_int8": "Inference in 8-bit integers, eager in float32, one thread: milliseconds of CPU time",
     **{name: f"Products, {suite}: GFLOP/s, share of the limit" for name, suite in products.SUITES.items()},
     "small": "Small models: microseconds",
     "transforms": "Transforms, derivatives, NumPy: milliseconds",

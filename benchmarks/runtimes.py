@@ -19,6 +19,7 @@ import onegraph
 from benchmarks.measure import Run
 
 Inputs = dict[str, Tensor]
+BEGINS = "contender "  # and a name: what a process that measures tells of whose turn it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,10 @@ RUNTIMES: Mapping[str, Mapping[str, Runtime]] = {
         "openvino": Runtime(openvino, ("openvino", "torch.export")),
     },
     "bfloat16": TORCH | {"openvino": Runtime(partial(openvino, precision="bf16"), ("openvino", "torch.export"))},
-    "int8": {name: TORCH[name] for name in ("eager", "onegraph", "frozen")}  # in float32
-    | {"onnxruntime": Runtime(partial(onnxruntime, quantized=True), ONNX)},
+    "int8": {
+        "eager": Runtime(eager),  # in float32, as the next one
+        "float32": Runtime(compiled),
+        "onegraph": Runtime(partial(compiled, quantize="int8-dynamic")),
+        "onnxruntime": Runtime(partial(onnxruntime, quantized=True), ONNX),
+    },
 }

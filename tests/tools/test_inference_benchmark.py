@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -64,7 +65,12 @@ def test_small_numbers_may_be_as_wrong_as_their_precision() -> None:
     assert measured("float32", wrong=wrong)["failures"] != {}
 
 
-EXTRAS = [(precision, name) for precision, found in RUNTIMES.items() for name in found if name not in TORCH]
+EXTRAS = [
+    (precision, name)
+    for precision, found in RUNTIMES.items()
+    for name, runtime in found.items()
+    if runtime.modules and name not in TORCH
+]
 
 
 @pytest.mark.parametrize(("precision", "name"), EXTRAS)
@@ -145,3 +151,24 @@ def test_a_suite_measures_its_models_in_processes_of_their_own(name: str, monkey
     keys = suite.models or [model.key for model in MODELS]
     assert sorted(asked) == sorted((key, suite.precision, inference.ROUNDS) for key in keys)
     assert {row.suite for row in rows} == {name} <= report.TITLES.keys()
+
+
+DYING = """
+import json, os, signal, sys
+for name in ("eager", "stock"):
+    if name not in sys.argv[5].split(","):
+        print(f"contender {name}", file=sys.stderr, flush=True)
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGFPE)
+print(json.dumps({"failures": {}, "without": sys.argv[5]}))
+"""
+
+
+def test_a_contender_that_ends_the_process_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, header = tmp_path / "dying.py", tmp_path / "header"
+    script.write_text(DYING)
+    header.mkdir()
+    monkeypatch.setattr(inference, "SCRIPT", script)
+    found = inference.measured("stock", "float32", 1, 1, str(header))
+    assert found == {"failures": {"stock": "dies: SIGFPE"}, "without": "stock"}
+    assert inference.measured("nobody", "float32", 1, 1, str(header))["failures"] == {}
