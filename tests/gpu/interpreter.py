@@ -1,0 +1,161 @@
+"""Triton's interpreter on tensors of the CPU, as a target: kernels for GPUs run without one.
+
+It is used in a process that was started with `TRITON_INTERPRET=1`. Where it computes otherwise than a GPU, or not at
+all, it is mended here:
+
+- bfloat16 is converted by truncation, and 8-bit floats are rounded wrongly: conversions are torch's;
+- what a comparison of single numbers gives is repeated as a float: it stays what it is;
+- functions of libdevice are missing: they are torch's;
+- assertions are dropped: they are kept.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+from triton.runtime import interpreter
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, interpreter_builder
+
+from onegraph.base.context import Context
+from onegraph.compiler.interpreted import KERNEL, elements
+from onegraph.compiler.kernels import operands, size_symbols
+from onegraph.compiler.runtime.launcher import launcher
+from onegraph.compiler.target import Code, Target
+from onegraph.compiler.triton.blocks import Blocks, blocks_of, extent_of, power_of_two
+from onegraph.compiler.triton.cubins import function_of
+from onegraph.compiler.triton.gpu import H100, machine_of, schedule
+from onegraph.compiler.triton.sources import Source, sources_of
+from onegraph.ir.loop import Kernel, Program
+from onegraph.ir.plan import KernelInfo
+
+FAILED = (("RuntimeError", "Triton's interpreter failed: see above"),)
+LANES = 1 << 14  # a program costs half a millisecond, however many lanes it has
+FUNCTIONS = {
+    "rint": torch.round, "pow": torch.pow, "copysign": torch.copysign, "nextafter": torch.nextafter,
+    "fmod": torch.fmod, "hypot": torch.hypot, "atan2": torch.atan2,
+}  # fmt: skip
+FUNCTIONS |= {
+    name: getattr(torch, name)
+    for name in (
+        "trunc exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
+        "lgamma rsqrt"
+    ).split()
+}
+SHORT = {tl.bfloat16: torch.bfloat16, tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}
+
+
+def repair() -> None:
+    """Mend the interpreter in this process."""
+    for name, function in FUNCTIONS.items():
+        setattr(libdevice, name, partial(applied, function))
+    original = InterpreterBuilder.cast_impl
+    InterpreterBuilder.cast_impl = InterpreterBuilder.create_fp_to_fp = converting(original)
+    InterpreterBuilder.create_splat = splat
+    interpreter_builder.options = dataclasses.replace(interpreter_builder.options, debug=True)
+
+
+def splat(self: Any, type: Any, x: Any) -> Any:
+    return TensorHandle(np.full(type.shape, x.data.reshape(-1)[0], dtype=x.data.dtype), x.dtype.scalar)
+
+
+def applied(function: Callable[..., torch.Tensor], *args: Any, _semantic: object = None) -> Any:
+    """A function of torch on values of the interpreter."""
+    arrays = np.broadcast_arrays(*(each.handle.data for each in args))
+    found = function(*(torch.from_numpy(np.ascontiguousarray(each)) for each in arrays))
+    scalar, shape = args[0].dtype.scalar, arrays[0].shape
+    blocks = any(each.type.is_block() for each in args)
+    handle = TensorHandle(found.numpy().reshape(shape), scalar)
+    return tl.tensor(handle, tl.block_type(scalar, list(shape)) if blocks else scalar)
+
+
+def converting(original: Callable[..., Any]) -> Callable[..., Any]:
+    def cast(self: Any, source: Any, to: Any, *rest: Any) -> Any:
+        before, after = source.dtype.scalar, to.scalar
+        if before not in SHORT and after not in SHORT:
+            return original(self, source, to)
+        tensor = torch.from_numpy(np.ascontiguousarray(source.data))
+        if before in SHORT:
+            tensor = tensor.view(SHORT[before])
+        if after not in SHORT:
+            return TensorHandle(tensor.float().numpy().astype(interpreter._get_np_dtype(to)), after)
+        bits = tensor.to(SHORT[after]).view(torch.uint16 if after is tl.bfloat16 else torch.uint8)
+        return TensorHandle(bits.numpy(), after)
+
+    return cast
+
+
+def wide_blocks(kernel: Kernel) -> Blocks:
+    """The blocks of a GPU, but more lanes in each program where there are many iterations."""
+    blocks = blocks_of(kernel)
+    lanes = min(LANES // blocks.r, power_of_two(extent_of(kernel.axes)))
+    return Blocks(max(blocks.x, lanes), blocks.r, blocks.warps)
+
+
+def runs(program: Program, kernel: Kernel, source: Source) -> Callable[..., int]:
+    """The function of a kernel, as plans call it."""
+    function = function_of(source)
+    table, names = program.table(), operands(kernel)
+    symbols = [symbol.name for symbol in size_symbols(kernel)]
+    grid = sources_of(program, wide_blocks).grids[kernel.name]
+    begins = sources_of(program, wide_blocks).begins[kernel.name]
+
+    def run(pointers: Any, sizes: Any, threads: int) -> int:
+        known = {name: sizes[place] for place, name in enumerate(symbols)}
+        given = []
+        for place, (name, skipped) in enumerate(zip(names, begins, strict=True)):
+            memory = elements(table[name], pointers[place] - skipped, known)
+            dtype = getattr(torch, table[name].type.dtype.torch_name)
+            whole = torch.from_numpy(memory.view(np.uint8)) if memory.size else torch.empty(0, dtype=torch.uint8)
+            given.append(whole[skipped:].view(dtype))
+        count = tuple(int(each.evaluate(known)) for each in grid)
+        try:
+            if all(count):
+                function[count](*given, *known.values(), **source.constants)
+        except Exception:  # which cannot leave a function that C calls
+            traceback.print_exc()
+            print(source.text, file=sys.stderr)
+            return 1
+        return 0
+
+    return run
+
+
+def build(program: Program, cx: Context) -> Code:
+    found = sources_of(program, wide_blocks)
+    kernels = {
+        kernel.name: KERNEL(runs(program, kernel, found.sources[found.functions[kernel.name]]))
+        for kernel in program.kernels
+    }
+
+    def text() -> str:
+        return "\n\n".join(source.text for source in found.sources)
+
+    return Code(
+        {name: number for number, name in enumerate(kernels)},
+        tuple(KernelInfo(kernel.name, FAILED) for kernel in program.kernels),
+        tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in kernels.values()),
+        kernels,
+        False,
+        text,
+        {"triton": text},
+        found.begins,
+    )
+
+
+def no_library(graph: Any, parameters: Any, config: Any, compiled: Any) -> Any:
+    return graph
+
+
+INTERPRETED = Target("cpu", machine_of(H100), no_library, schedule(machine_of(H100)), build, launcher)
+repair()
