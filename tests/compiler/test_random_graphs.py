@@ -17,6 +17,11 @@ def test_random_graphs(start: int) -> None:
     run(range(start, start + 20))
 
 
+def test_a_part_of_a_tensor_that_nobody_reads() -> None:
+    """Its other part joins the kernel of what it is made of."""
+    run(range(193, 194))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(1000, 6000, 100))
 def test_many_random_graphs(start: int) -> None:

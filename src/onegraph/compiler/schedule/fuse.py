@@ -235,6 +235,7 @@ class Fuser:
             else:
                 gone |= {member.output for member in group.members if member.output not in needed}
                 steps.append(assemble(group, needed, self.table, self.machine))
+        gone.difference_update(*map(writes, steps))  # nobody reads it, but a part of it has been left to itself
         buffers = tuple(buffer for buffer in self.program.buffers if buffer.name not in gone)
         return replace(self.program, steps=tuple(steps), buffers=buffers)
 
