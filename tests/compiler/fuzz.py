@@ -23,6 +23,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from onegraph.compiler.cpu import CPU
+from onegraph.compiler.target import Target
 from tests.compiler.graphs import compare, compiled
 from tests.compiler.random_graphs import RandomGraph, RandomNetwork, Unfit, symbolic_dims
 
@@ -44,7 +46,7 @@ class FloatingTypes(TorchDispatchMode):
         return result
 
 
-def difference(seed: int, symbolic: bool = False, networks: bool = False, cpu: str = "") -> str:
+def difference(seed: int, symbolic: bool = False, networks: bool = False, cpu: str = "", target: Target = CPU) -> str:
     """What is wrong with the graph of this seed, in one line; empty if nothing is."""
     try:
         graph = RandomNetwork(seed) if networks else RandomGraph(seed)
@@ -59,7 +61,7 @@ def difference(seed: int, symbolic: bool = False, networks: bool = False, cpu: s
     if isinstance(graph, RandomNetwork):
         options |= {"library_calls": graph.calls, "parameters": graph.parameters}
     try:
-        run = compiled(graph.function, *graph.inputs, symbolic=dims, **options)
+        run = compiled(graph.function, *graph.inputs, symbolic=dims, target=target, **options)
         compare(run(*graph.inputs), expected, rtol=tolerance, atol=tolerance)
     except Exception as error:
         if run is not None and isinstance(error, AssertionError) and is_as_good(graph, run(*graph.inputs), expected):

@@ -15,6 +15,7 @@ from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.pipeline import NativeGraph
+from onegraph.compiler.target import Target
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.recorder import AtenRecorder
 
@@ -52,11 +53,12 @@ def compiled(
     *inputs: Tensor,
     symbolic: SymbolicDims | None = None,
     parameters: frozenset[int] = frozenset(),
+    target: Target = CPU,
     **options: Any,
 ) -> NativeGraph:
     """`parameters` are the positions of the inputs that are parameters, `options` those of the configuration."""
     return compile_graph(
-        record(function, *inputs, symbolic=symbolic), Context(replace(CHECKED, **options)), CPU, parameters
+        record(function, *inputs, symbolic=symbolic), Context(replace(CHECKED, **options)), target, parameters
     )
 
 

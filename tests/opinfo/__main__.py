@@ -36,7 +36,7 @@ from tests.opinfo.accuracy import ALLOWED, accuracies
 from tests.opinfo.coverage import count_uses, report
 from tests.opinfo.errors import differences
 from tests.opinfo.gradients import TOLERANCE, check_gradients
-from tests.opinfo.harness import check_operator, operators
+from tests.opinfo.harness import Backend, check_operator, operators
 
 TYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "bool")
 CHECKED = Context(Config.from_environment().replace(verify=True))
@@ -47,14 +47,21 @@ def native(graph: FunctionalGraph) -> tuple[Any, tuple[str, ...]]:
     return compiled, compiled.fallbacks
 
 
-def check(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
+def check(op: Any, dtype: torch.dtype, limit: int | None, backend: Backend = native) -> tuple[Any, ...]:
     """What became of the operator's samples."""
     try:
-        found = check_operator(op, native, limit, dtype=dtype)
+        found = check_operator(op, backend, limit, dtype=dtype)
     except BaseException as error:
         notes = " | ".join(getattr(error, "__notes__", ()))
         return "differs", f"{type(error).__name__}: {str(error).strip()[:600]} [{notes[:300]}]"
     return "equal", found.equal, sorted(found.fallbacks), len(found.broken)
+
+
+def check_on_triton(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
+    """The same of its kernels for GPUs, in Triton's interpreter."""
+    from tests.gpu.interpreted.interpreter import native
+
+    return check(op, dtype, limit, native)
 
 
 def train(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
@@ -130,7 +137,7 @@ def run(options: argparse.Namespace, chosen: list[Any], console: Console) -> int
     counts: dict[str, list[int]] = {name: [0, 0, 0, 0] for name in types}  # operators, lowered fully, samples, bad
     bad = done = 0
     with shown(console, len(work)) as progress:
-        for op, name, (kind, *rest) in outcomes(work, check, options):
+        for op, name, (kind, *rest) in outcomes(work, check_on_triton if options.triton else check, options):
             progress.update(progress.task_ids[0], advance=1, description=f"{name} {op.formatted_name}")
             done += 1
             if done % 100 == 0 and not console.is_terminal:
@@ -203,8 +210,11 @@ def main() -> int:
     parser.add_argument("--operators", default="", help="a regular expression that names must match")
     parser.add_argument("--limit", type=int, help="samples of each operator (3 for the coverage, else all)")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--triton", action="store_true", help="`run` kernels for GPUs in Triton's interpreter")
     parser.add_argument("--seconds", type=int, default=600, help="of CPU for one operator in one type")
     options = parser.parse_args()
+    if options.triton:
+        os.environ["TRITON_INTERPRET"] = "1"  # it is read when Triton is imported
     console = Console(stderr=True)
     chosen = [op for op in operators() if re.search(options.operators, op.formatted_name)]
     if options.what == "run":

@@ -38,17 +38,21 @@ def _sum(index: Index, values: Mapping[str, Term]) -> str:
 
 def _atom(atom: Atom, values: Mapping[str, Term]) -> str:
     if isinstance(atom, Symbol):
-        text = values[atom.name].text
-        return f"({text})" if " " in text else text
+        return factor(values[atom.name].text)
     a, b = _sum(atom.a, values), _sum(atom.b, values)
     match atom.op:
         case "//" if is_not_negative(atom.a):
-            return f"(({a}) // ({b}))" if " " in a + b else f"({a} // {b})"
+            return f"({factor(a)} // {factor(b)})"
         case "%" if is_not_negative(atom.a):
-            return f"(({a}) % ({b}))" if " " in a + b else f"({a} % {b})"
+            return f"({factor(a)} % {factor(b)})"
         case "//":
             return f"floor_div({a}, {b})"
         case "%":
             return f"remainder({a}, {b})"
         case _:
             return f"tl.{atom.op}imum({a}, {b})"
+
+
+def factor(text: str) -> str:
+    """The expression as an operand."""
+    return f"({text})" if " " in text else text

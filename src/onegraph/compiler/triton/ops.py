@@ -6,9 +6,11 @@ there: Triton's own are faster, and differ in the last digits. Operands are name
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import MappingProxyType
 
+from onegraph.ir.loop import Literal
 from onegraph.ir.types import BOOL, F64, DType
 
 #: Writes an operation on operands of the type.
@@ -105,6 +107,8 @@ def _one(dtype: DType) -> str:
 
 def _shifted(sign: str) -> Writing:
     def write(dtype: DType, a: str, b: str) -> str:
+        if b.isdecimal() and int(b) < dtype.bits:
+            return f"{a} {sign} {b}"
         beyond = f"{a} >> {dtype.bits - 1}" if sign == ">>" and dtype.kind == "int" else f"{a} ^ {a}"
         return f"tl.where(({b} >= 0) & ({b} < {dtype.bits}), {a} {sign} ({b} & {dtype.bits - 1}), {beyond})"
 
@@ -135,13 +139,13 @@ _TABLE.update(
         "shr": _shifted(">>"),
         "sqrt": lambda dtype, a: f"tl.sqrt({a})" if dtype is F64 else f"tl.sqrt_rn({a})",
         "reciprocal": lambda dtype, a: _divided(dtype, _one(dtype), a),
-        "sigmoid": lambda dtype, a: _divided(dtype, _one(dtype), f"1 + libdevice.exp(-{a})"),
+        "sigmoid": lambda dtype, a: _divided(dtype, _one(dtype), f"(1 + libdevice.exp(-{a}))"),
         "gelu": lambda dtype, a: f"{a} * 0.5 * (1 + libdevice.erf({a} * 0.7071067811865476))",
     }
 )
 
 #: Operations that are written between their operands, where a literal takes the other operand's type.
-INFIX = frozenset("add sub mul and or xor trunc_div eq ne lt le gt ge".split())
+INFIX = frozenset("add sub mul and or xor trunc_div eq ne lt le gt ge shl shr".split())
 
 
 def triton_type(dtype: DType) -> str:
@@ -158,3 +162,10 @@ def pointer_type(dtype: DType) -> str:
     """The type of a pointer to elements in memory, as Triton's signatures have it."""
     names = {"bool": "i1", "bf16": "bf16", "f16": "fp16", "f32": "fp32", "f64": "fp64"}
     return "*" + names.get(dtype.name, dtype.name)
+
+
+def literal(value: Literal) -> str:
+    """A number as Triton's language has it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)

@@ -12,7 +12,7 @@ from onegraph.compiler.kernels import size_symbols
 from onegraph.compiler.triton.blocks import Blocks, blocks_of
 from onegraph.compiler.triton.ops import pointer_type
 from onegraph.compiler.triton.writer import KernelWriter
-from onegraph.ir.index import Index, product
+from onegraph.ir.index import Index
 from onegraph.ir.loop import Kernel, Program, Store, statements
 from onegraph.ir.plan import KernelInfo
 from onegraph.ir.types import BOOL, DType
@@ -24,14 +24,13 @@ Chooser = Callable[[Kernel], Blocks]
 @dataclass(frozen=True, slots=True)
 class Source:
     """A function in Triton's language. `signature` has the types of its parameters by name, `constants` the values of
-    those that are constants; `grid` is the number of programs, in the sizes of the canonical kernel."""
+    those that are constants."""
 
     name: str
     text: str
     signature: Mapping[str, str]
     constants: Mapping[str, int]
-    warps: int
-    grid: Index
+    blocks: Blocks
     info: KernelInfo
 
 
@@ -60,7 +59,7 @@ def sources_of(program: Program, choose: Chooser = blocks_of) -> Sources:
             found.append(source_of(name, form, choose))
         functions[kernel.name] = numbers[name]
         begins[kernel.name] = form.begins
-        grids[kernel.name] = (programs(kernel, found[numbers[name]].constants.get("XBLOCK", 1)),)
+        grids[kernel.name] = (found[numbers[name]].blocks.programs(kernel),)
     return Sources(functions, tuple(found), begins, grids)
 
 
@@ -74,13 +73,7 @@ def source_of(name: str, form: CanonicalKernel, choose: Chooser) -> Source:
     constants = {f"{dim.upper()}BLOCK": getattr(blocks, dim) for dim in writer.dims}
     signature = {**{place: pointer_type(dtype) for place, dtype in types.items()}, **sizes}
     info = KernelInfo(name, (), (), kernel_bytes(form.kernel, types), kernel_flops(form.kernel))
-    grid = programs(form.kernel, blocks.x)
-    return Source(name, text, signature, constants, blocks.warps, grid, info)
-
-
-def programs(kernel: Kernel, block: int) -> Index:
-    """How many programs compute the kernel, each so many iterations of its outer axes."""
-    return (product([axis.extent for axis in kernel.axes if axis.extent is not None]) + (block - 1)) // block
+    return Source(name, text, signature, constants, blocks, info)
 
 
 def check_atomics(kernel: Kernel, types: Mapping[str, DType]) -> None:

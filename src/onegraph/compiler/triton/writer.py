@@ -3,22 +3,23 @@
 A program of the grid computes a block of iterations of the outer axes: its lanes `x`. A loop whose iterations are
 independent runs in lanes as well, `r`, and its totals are combined when it ends; where its lanes hold the whole loop,
 there is no loop left. Other loops are run by each lane alone. Values in registers have one element for each lane that
-they depend on: `[X, R]`, `[X, 1]`, `[1, R]`, or `[X]` and `[R]` where the kernel has lanes of one kind.
+they depend on: `[X, R]`, `[X, 1]`, `[1, R]`, or `[X]` and `[R]` where the kernel has lanes of one kind. A kernel that
+turns something has tiles `[Y, X]` of its outer axes.
 """
 
 from __future__ import annotations
 
-import math
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from onegraph.compiler.codegen.accumulators import identity
 from onegraph.compiler.kernels import is_ordered, operands, place_indices, size_symbols, stored_by
-from onegraph.compiler.triton.blocks import Blocks, extent_of, shared_loops
+from onegraph.compiler.triton.blocks import Blocks, blocks_in, extent_of, shared_loops
 from onegraph.compiler.triton.casts import cast
-from onegraph.compiler.triton.index_text import NO_LANES, Term, index_text
-from onegraph.compiler.triton.ops import HELPERS, INFIX, TRITON_OPS, triton_type
+from onegraph.compiler.triton.index_text import NO_LANES, Term, factor, index_text
+from onegraph.compiler.triton.ops import HELPERS, INFIX, TRITON_OPS, literal, triton_type
+from onegraph.compiler.triton.totals import Totals
 from onegraph.ir.index import ONE, Index, Symbol, product
 from onegraph.ir.loop import (
     Accumulate,
@@ -40,17 +41,18 @@ from onegraph.ir.loop import (
     loads,
     statements,
 )
-from onegraph.ir.scalar import REDUCTIONS, SCALAR_OPS, Reduction, operand_dtypes
-from onegraph.ir.types import BOOL, I32, DType
+from onegraph.ir.scalar import SCALAR_OPS, operand_dtypes
+from onegraph.ir.types import BOOL, I64, DType
 
 HEAD = "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n"
-X, R = "x", "r"
+Y, X, R = "y", "x", "r"
 NO_POSITION = (1 << 63) - 1
 SHORT = 1 << 31  # numbers of elements that are counted in 32 bits
 
 
 class KernelWriter:
-    """Writes `name(p0, p1, ..., sizes ..., XBLOCK, RBLOCK)`: pointers to the operands, 64-bit sizes, and constants."""
+    """Writes `name(p0, p1, ..., sizes ..., YBLOCK, XBLOCK, RBLOCK)`: pointers to the operands, sizes of 64 bits, and
+    constants."""
 
     def __init__(self, kernel: Kernel, dtypes: Mapping[str, DType], blocks: Blocks) -> None:
         self.kernel = kernel
@@ -58,8 +60,9 @@ class KernelWriter:
         self.blocks = blocks
         self.types = {s.name: s.dtype for s in statements(kernel.body) if isinstance(s, Let | Accumulate)}
         shared = blocks.r > 1 and any(True for _ in shared_loops(kernel))
-        self.dims = tuple(dim for dim, there in ((X, bool(kernel.axes)), (R, shared)) if there)
-        self.lanes = frozenset(self.dims) & {X}  # of the code that is being written
+        there = {Y: blocks.across >= 0, X: bool(kernel.axes), R: shared}
+        self.dims = tuple(dim for dim in (Y, X, R) if there[dim])
+        self.lanes = frozenset(self.dims) - {R}  # of the code that is being written
         self.lines: list[str] = []
         self.depth = 1
         self.values: dict[str, Term] = {}  # of names, axes and sizes
@@ -69,7 +72,7 @@ class KernelWriter:
         self.stored_and_read = self.stored & {load.buffer for load in loads(kernel.body)}
         self.has_loops = any(isinstance(statement, Loop) for statement in kernel.body)
         self.locals = {local.name for local in kernel.locals}
-        self.helpers: set[str] = set()
+        self.totals = Totals(self)
         self.count = 0
         self.unseen = False  # something was read or written that other threads of the program may write or read
 
@@ -90,21 +93,35 @@ class KernelWriter:
         constants = [f"{dim.upper()}BLOCK: tl.constexpr" for dim in self.dims]
         head = ", ".join([*operands(self.kernel), *(symbol.name for symbol in symbols), *constants])
         body = "\n".join(self.lines)
-        used = [textwrap.dedent(text) for name, text in HELPERS.items() if name in self.helpers or f"{name}(" in body]
+        used = [textwrap.dedent(text) for name, text in HELPERS.items() if re.search(rf"\b{name}\b", body)]
         return "\n\n".join([HEAD, *used, f"@triton.jit\ndef {name}({head}):\n{body}\n"])
 
     def open_axes(self) -> None:
         """The positions along the outer axes, by the number of the program and of the lane."""
-        axes = self.kernel.axes
+        axes, across = self.kernel.axes, self.blocks.across
         if not axes:
             return
         program = "tl.program_id(0)" + (".to(tl.int64)" if self.is_wide else "")
-        self.line(f"x = {program} * XBLOCK + {self.numbers(X)}")
-        self.decode(axes, Term("x", frozenset({X})))
+        if across < 0:
+            self.open_block(X, axes, program)
+            return
+        rest = tuple(axis for axis in axes if axis != axes[across])
+        columns = index_text(
+            blocks_in(product([a.extent for a in rest if a.extent is not None]), self.blocks.x), self.values
+        )
+        self.line(f"program = {program}")
+        self.open_block(Y, (axes[across],), f"program // {factor(columns.text)}")
+        self.open_block(X, rest, f"program % {factor(columns.text)}")
+
+    def open_block(self, dim: str, axes: tuple[Symbol, ...], program: str) -> None:
+        """The positions along some of the outer axes, whose iterations are lanes of one dimension."""
+        size = getattr(self.blocks, dim)
+        self.line(f"{dim} = {program} * {dim.upper()}BLOCK + {self.numbers(dim)}")
+        self.decode(axes, Term(dim, frozenset({dim})))
         count = product([axis.extent for axis in axes if axis.extent is not None])
-        if self.blocks.x > 1 and (count.constant is None or count.constant % self.blocks.x):
-            self.line(f"xmask = x < {index_text(count, self.values).text}")
-            self.masks.append(Term("xmask", frozenset({X})))
+        if size > 1 and (count.constant is None or count.constant % size):
+            self.line(f"{dim}mask = {dim} < {factor(index_text(count, self.values).text)}")
+            self.masks.append(Term(f"{dim}mask", frozenset({dim})))
 
     @property
     def is_wide(self) -> bool:
@@ -130,15 +147,15 @@ class KernelWriter:
             if number == 0:
                 self.values[axis.name] = Term(rest, at.lanes)
             else:
-                self.values[axis.name] = self.named(Term(f"{rest} % {_factor(extent)}", at.lanes), axis.name)
-                rest = self.named(Term(f"{rest} // {_factor(extent)}", at.lanes), f"{axis.name}_rest").text
+                self.values[axis.name] = self.named(Term(f"{rest} % {factor(extent)}", at.lanes), axis.name)
+                rest = self.named(Term(f"{rest} // {factor(extent)}", at.lanes), f"{axis.name}_rest").text
 
     def numbers(self, dim: str) -> str:
         """0, 1, 2, ... in the lanes."""
         text = f"tl.arange(0, {dim.upper()}BLOCK)"
         if len(self.dims) == 1:
             return text
-        return f"{text}[:, None]" if dim == X else f"{text}[None, :]"
+        return f"{text}[{', '.join(':' if each == dim else 'None' for each in self.dims)}]"
 
     # ---- lines -------------------------------------------------------------------------------------------------------
 
@@ -186,7 +203,7 @@ class KernelWriter:
                 case Store():
                     self.store(statement)
                 case Accumulate():
-                    self.accumulate(statement)
+                    self.totals.add(statement)
                 case Loop():
                     self.loop(statement)
                 case Check(condition, _, message):
@@ -211,7 +228,8 @@ class KernelWriter:
                 return Term(f"tl.full([], {literal(value)}, {triton_type(dtype)})")
             case IndexValue(index):
                 found = index_text(index, self.values)
-                return Term(f"({found.text} + tl.full([], 0, {triton_type(dtype)})).to({triton_type(dtype)})", found.lanes)
+                number = f"({found.text} + tl.full([], 0, {triton_type(I64)}))"
+                return Term(cast(number, I64, dtype), found.lanes)
             case Load():
                 return self.load(let.value)
             case Cast(arg):
@@ -299,7 +317,7 @@ class KernelWriter:
     def spread(self, term: Term, lanes: frozenset[str]) -> str:
         """The number in all of these lanes."""
         if term.lanes == lanes:
-            return f"({term.text})" if " " in term.text else term.text
+            return factor(term.text)
         return f"({term.text} + tl.zeros({self.shape(lanes)}, tl.int32))"
 
     # ---- loops -------------------------------------------------------------------------------------------------------
@@ -310,10 +328,10 @@ class KernelWriter:
         else:
             totals = [s for s in loop.body if isinstance(s, Accumulate)]
             for total in totals:
-                self.open_total(total)
+                self.totals.begin(total)
             self.own_loop(loop.axes, loop.body)
             for total in totals:
-                self.values[total.name] = self.closed(total)
+                self.values[total.name] = self.totals.alone(total)
 
     def own_loop(self, axes: tuple[Symbol, ...], body: Block) -> None:
         """Each lane runs the iterations in order."""
@@ -340,7 +358,7 @@ class KernelWriter:
         totals = [s for s in loop.body if isinstance(s, Accumulate)]
         outer, self.lanes = self.lanes, self.lanes | {R}
         for total in totals:
-            self.open_total(total)
+            self.totals.begin(total)
         numbers = self.numbers(R) + (".to(tl.int64)" if self.is_wide else "")
         if whole:
             self.iterations(loop, self.named(Term(numbers, frozenset({R})), self.fresh("r")), extent, count)
@@ -352,13 +370,13 @@ class KernelWriter:
                 self.iterations(loop, at, extent, count)
         self.lanes = outer
         for total in totals:
-            self.values[total.name] = self.combined(total)
+            self.values[total.name] = self.totals.combined(total)
 
     def iterations(self, loop: Loop, at: Term, extent: Term, count: Index) -> None:
         """The body for the positions in the lanes, of which some may lie behind the end."""
         masked = count.constant is None or count.constant % self.blocks.r != 0
         if masked:
-            text = Term(f"{at.text} < {_factor(extent.text)}", at.lanes | extent.lanes)
+            text = Term(f"{at.text} < {factor(extent.text)}", at.lanes | extent.lanes)
             self.masks.append(self.named(text, self.fresh("rmask")))
         self.decode(loop.axes, at)
         self.block(loop.body)
@@ -368,100 +386,6 @@ class KernelWriter:
     def fresh(self, stem: str) -> str:
         self.count += 1
         return f"{stem}{self.count}"
-
-    # ---- totals ------------------------------------------------------------------------------------------------------
-
-    def total_type(self, total: Accumulate) -> DType:
-        """Of the values that are compared or added up."""
-        first = total.args[0]
-        positional = REDUCTIONS[total.op].positional and isinstance(first, str)
-        return (self.types[str(first)] if positional else total.dtype).compute
-
-    def open_total(self, total: Accumulate) -> None:
-        row, dtype = REDUCTIONS[total.op], self.total_type(total)
-        self.line(f"{total.name} = {self.filled(identity(row.identity, dtype), dtype)}")
-        if row.positional:
-            self.line(f"{total.name}_at = {self.filled(NO_POSITION, total.dtype)}")
-
-    def accumulate(self, total: Accumulate) -> None:
-        """One more value in each lane that counts."""
-        row, dtype, name = REDUCTIONS[total.op], self.total_type(total), total.name
-        terms = [self.wide(arg, dtype) for arg in (total.args[:1] if row.positional else total.args)]
-        mask = self.mask(self.lanes)
-        if row.positional:
-            better = f"({terms[0]} {'>' if total.op == 'argmax' else '<'} {name}) | ({name}_at == {NO_POSITION})"
-            if dtype.is_float:
-                better += f" | (({terms[0]} != {terms[0]}) & ({name} == {name}))"
-            better = self.named(Term(f"({better}) & {mask}" if mask else better)).text
-            self.line(f"{name}_at = tl.where({better}, {self.operand(total.args[1], total.dtype).text}, {name}_at)")
-            self.line(f"{name} = tl.where({better}, {terms[0]}, {name})")
-            return
-        op = "fma" if row.products else row.combine
-        text = TRITON_OPS[op](dtype, *terms, name) if row.products else TRITON_OPS[op](dtype, name, *terms)
-        self.line(f"{name} = tl.where({mask}, {text}, {name})" if mask else f"{name} = {text}")
-
-    def wide(self, operand: Operand, dtype: DType) -> str:
-        if isinstance(operand, str):
-            return cast(self.values[operand].text, self.types[operand], dtype)
-        return f"tl.full([], {literal(operand)}, {triton_type(dtype)})"
-
-    def closed(self, total: Accumulate) -> Term:
-        """The total of each lane alone, in the type of the result."""
-        if REDUCTIONS[total.op].positional:
-            return Term(f"{total.name}_at", self.lanes)
-        self.line(f"{total.name} = {cast(total.name, self.total_type(total), total.dtype)}")
-        return Term(total.name, self.lanes)
-
-    def combined(self, total: Accumulate) -> Term:
-        """The totals of all lanes of the loop together."""
-        row, dtype, name = REDUCTIONS[total.op], self.total_type(total), total.name
-        if row.positional:
-            self.line(f"{name}_best = {self.extreme(name, dtype, 'max' if total.op == 'argmax' else 'min')}")
-            equal = f"({name} == {name}_best)"
-            if dtype.is_float:
-                equal = f"({equal} | (({name} != {name}) & ({name}_best != {name}_best)))"
-            self.line(f"{name} = {self.folded('min', f'tl.where({equal}, {name}_at, {NO_POSITION})')}")
-        else:
-            self.line(f"{name} = {cast(self.fold(row, name, dtype), dtype, total.dtype)}")
-        return Term(name, self.lanes)
-
-    def fold(self, row: Reduction, name: str, dtype: DType) -> str:
-        match row.combine:
-            case "add":
-                found = self.folded("sum", name)
-            case "mul":
-                self.helpers.add("multiply")
-                found = self.keeping(f"tl.reduce({name}, {len(self.dims) - 1}, multiply)")
-            case "maximum" | "minimum":
-                found = self.extreme(name, dtype, row.combine[:3])
-            case "or" | "and" if dtype is BOOL:
-                found = self.folded("max" if row.combine == "or" else "min", f"{name}.to({triton_type(I32)})")
-                return f"({found} != 0)"
-            case "xor":
-                found = self.folded("xor_sum", name)
-            case _:
-                raise NotImplementedError(f"{row.name} of {dtype}")
-        return f"{found}.to({triton_type(dtype)})" if not dtype.is_float else found
-
-    def extreme(self, name: str, dtype: DType, which: str) -> str:
-        """The largest or smallest, or NaN if there is one."""
-        if not dtype.is_float:
-            number = f"{name}.to({triton_type(I32)})" if dtype is BOOL else name
-            found = self.folded(which, number)
-            return f"({found} != 0)" if dtype is BOOL else found
-        missing = self.folded("max", f"({name} != {name}).to({triton_type(I32)})")
-        return f'tl.where({missing} != 0, float("nan"), {self.folded(which, name)})'
-
-    def folded(self, function: str, text: str) -> str:
-        return self.keeping(f"tl.{function}({text}, {len(self.dims) - 1})")
-
-    def keeping(self, text: str) -> str:
-        """A result without the lanes of the loop, with a dimension for them."""
-        return f"{text}[:, None]" if len(self.dims) > 1 else text
-
-
-def _factor(text: str) -> str:
-    return f"({text})" if " " in text else text
 
 
 def _reach(index: Index) -> int:
@@ -476,12 +400,3 @@ def _reach(index: Index) -> int:
                 most *= max(_reach(atom.extent) if atom.extent.constant is None else atom.extent.constant, 1)
         total += most
     return total
-
-
-def literal(value: Literal) -> str:
-    """A number as Triton's language has it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return repr(value)
-
-

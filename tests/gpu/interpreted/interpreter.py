@@ -5,7 +5,7 @@ all, it is mended here:
 
 - bfloat16 is converted by truncation, and 8-bit floats are rounded wrongly: conversions are torch's;
 - what a comparison of single numbers gives is repeated as a float: it stays what it is;
-- functions of libdevice are missing: they are torch's;
+- the complement of unsigned integers, numbers of bfloat16 and functions of libdevice are missing: they are torch's;
 - assertions are dropped: they are kept.
 """
 
@@ -15,20 +15,23 @@ import ctypes
 import dataclasses
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, interpreter_builder
 
+from onegraph.autograd.graphs import FunctionalGraph
+from onegraph.base.config import Config
 from onegraph.base.context import Context
-from onegraph.compiler.interpreted import KERNEL, elements
+from onegraph.compiler import compile_graph
+from onegraph.compiler.interpreted import KERNEL
 from onegraph.compiler.kernels import operands, size_symbols
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.target import Code, Target
@@ -36,6 +39,7 @@ from onegraph.compiler.triton.blocks import Blocks, blocks_of, extent_of, power_
 from onegraph.compiler.triton.cubins import function_of
 from onegraph.compiler.triton.gpu import H100, machine_of, schedule
 from onegraph.compiler.triton.sources import Source, sources_of
+from onegraph.ir.index import Index
 from onegraph.ir.loop import Kernel, Program
 from onegraph.ir.plan import KernelInfo
 
@@ -48,8 +52,8 @@ FUNCTIONS = {
 FUNCTIONS |= {
     name: getattr(torch, name)
     for name in (
-        "trunc exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
-        "lgamma rsqrt"
+        "trunc exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+        "erf erfc lgamma rsqrt"
     ).split()
 }
 SHORT = {tl.bfloat16: torch.bfloat16, tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}
@@ -62,7 +66,21 @@ def repair() -> None:
     original = InterpreterBuilder.cast_impl
     InterpreterBuilder.cast_impl = InterpreterBuilder.create_fp_to_fp = converting(original)
     InterpreterBuilder.create_splat = splat
-    interpreter_builder.options = dataclasses.replace(interpreter_builder.options, debug=True)
+    InterpreterBuilder.get_all_ones_value = all_ones
+    InterpreterBuilder.get_bf16 = lambda self, value: TensorHandle(bits_of_bfloat16(value), tl.bfloat16)
+    interpreter_builder.options = dataclasses.replace(
+        interpreter_builder.options, debug=True, sanitize_overflow=False
+    )
+
+
+def bits_of_bfloat16(value: float) -> Any:
+    return torch.tensor([value], dtype=torch.bfloat16).view(torch.uint16).numpy()
+
+
+def all_ones(self: Any, type: Any) -> Any:
+    of = interpreter._get_np_dtype(type.scalar)
+    ones = np.array([True if of == np.bool_ else -1]).astype(of)
+    return TensorHandle(np.full(type.shape, ones[0]) if type.is_block() else ones, type.scalar)
 
 
 def splat(self: Any, type: Any, x: Any) -> Any:
@@ -98,29 +116,21 @@ def converting(original: Callable[..., Any]) -> Callable[..., Any]:
 def wide_blocks(kernel: Kernel) -> Blocks:
     """The blocks of a GPU, but more lanes in each program where there are many iterations."""
     blocks = blocks_of(kernel)
-    lanes = min(LANES // blocks.r, power_of_two(extent_of(kernel.axes)))
-    return Blocks(max(blocks.x, lanes), blocks.r, blocks.warps)
+    lanes = min(LANES // (blocks.r * blocks.y), power_of_two(extent_of(kernel.axes)))
+    return replace(blocks, x=max(blocks.x, lanes))
 
 
-def runs(program: Program, kernel: Kernel, source: Source) -> Callable[..., int]:
+def runs(kernel: Kernel, types: Sequence[torch.dtype], source: Source, grid: tuple[Index, ...]) -> Callable[..., int]:
     """The function of a kernel, as plans call it."""
     function = function_of(source)
-    table, names = program.table(), operands(kernel)
     symbols = [symbol.name for symbol in size_symbols(kernel)]
-    grid = sources_of(program, wide_blocks).grids[kernel.name]
-    begins = sources_of(program, wide_blocks).begins[kernel.name]
 
     def run(pointers: Any, sizes: Any, threads: int) -> int:
         known = {name: sizes[place] for place, name in enumerate(symbols)}
-        given = []
-        for place, (name, skipped) in enumerate(zip(names, begins, strict=True)):
-            memory = elements(table[name], pointers[place] - skipped, known)
-            dtype = getattr(torch, table[name].type.dtype.torch_name)
-            whole = torch.from_numpy(memory.view(np.uint8)) if memory.size else torch.empty(0, dtype=torch.uint8)
-            given.append(whole[skipped:].view(dtype))
         count = tuple(int(each.evaluate(known)) for each in grid)
         try:
             if all(count):
+                given = [first_element(pointers[place], dtype) for place, dtype in enumerate(types)]
                 function[count](*given, *known.values(), **source.constants)
         except Exception:  # which cannot leave a function that C calls
             traceback.print_exc()
@@ -131,12 +141,21 @@ def runs(program: Program, kernel: Kernel, source: Source) -> Callable[..., int]
     return run
 
 
+def first_element(address: int | None, dtype: torch.dtype) -> torch.Tensor:
+    """Memory from there on, as far as kernels ask: the interpreter takes the address of a tensor."""
+    if not address:
+        return torch.empty(1, dtype=dtype)
+    return torch.frombuffer((ctypes.c_byte * dtype.itemsize).from_address(address), dtype=dtype)
+
+
 def build(program: Program, cx: Context) -> Code:
     found = sources_of(program, wide_blocks)
-    kernels = {
-        kernel.name: KERNEL(runs(program, kernel, found.sources[found.functions[kernel.name]]))
-        for kernel in program.kernels
-    }
+    table = program.table()
+    kernels = {}
+    for kernel in program.kernels:
+        types = [getattr(torch, table[name].type.dtype.torch_name) for name in operands(kernel)]
+        source = found.sources[found.functions[kernel.name]]
+        kernels[kernel.name] = KERNEL(runs(kernel, types, source, found.grids[kernel.name]))
 
     def text() -> str:
         return "\n\n".join(source.text for source in found.sources)
@@ -158,4 +177,12 @@ def no_library(graph: Any, parameters: Any, config: Any, compiled: Any) -> Any:
 
 
 INTERPRETED = Target("cpu", machine_of(H100), no_library, schedule(machine_of(H100)), build, launcher)
+
+
+def native(graph: FunctionalGraph) -> tuple[Any, tuple[str, ...]]:
+    """The graph as `opinfo.harness` asks for it."""
+    found = compile_graph(graph.module, Context(Config(cache=False)), INTERPRETED)
+    return found, found.fallbacks
+
+
 repair()

@@ -1,0 +1,38 @@
+"""Operators of torch's database as kernels for GPUs: `python -m tests.opinfo run --triton` asks all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from gpu.interpreted.interpreter import native
+from opinfo.common import COMMON
+from opinfo.harness import check_operator, operators
+
+
+def named(op: Any) -> str:
+    return op.formatted_name
+
+
+CHOSEN = [op for op in operators() if op.formatted_name in COMMON]
+TYPES = (torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)
+
+
+@pytest.mark.parametrize("op", CHOSEN, ids=named)
+def test_common_operator(op: Any) -> None:
+    check_operator(op, native, limit=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", CHOSEN, ids=named)
+def test_common_operator_with_symbolic_sizes(op: Any) -> None:
+    check_operator(op, native, limit=1, symbolic=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("op", operators(), ids=named)
+def test_operator_on_other_types(op: Any, dtype: torch.dtype) -> None:
+    if dtype in op.supported_dtypes("cpu"):
+        check_operator(op, native, limit=2, dtype=dtype)
