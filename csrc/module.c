@@ -1,5 +1,6 @@
 /* The module onegraph._C: types, and functions over code objects. */
 #include "onegraph.h"
+#include "cuda.h"
 #include "kept.h"
 #include "libtorch.h"
 #include "pair.h"
@@ -140,6 +141,7 @@ static PyMethodDef module_functions[] = {
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS, NULL},
     {"resume", resume_call, METH_O, NULL},
     {"on_failure", on_failure, METH_O, NULL},
+    {"launch_cuda_kernel", module_launch_cuda_kernel, METH_VARARGS, NULL},
     {"record", (PyCFunction)(void (*)(void))recorded_forward, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -158,6 +160,7 @@ static PyTypeObject *const module_types[] = {
     &Context_Type, &Entry_Type, &GuardProgram_Type, &Region_Type, &Disabled_Type, &TraceHook_Type,
     &TensorSpec_Type, &Memory_Type, &GlobalState_Type, &Plan_Type, &TailCall_Type, &Graph_Type, &Kept_Type,
     &KeptForEach_Type, &Fact_Type, &Pair_Type, &Recorded_Type,
+    &CudaKernel_Type,
 };
 
 PyMODINIT_FUNC PyInit__C(void)

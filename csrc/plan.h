@@ -13,14 +13,16 @@ typedef enum {
     STEP_MOD,
     STEP_MIN,
     STEP_MAX,
-    STEP_ALLOC,   /* a tensor */
-    STEP_SCRATCH, /* memory that only kernels see */
+    STEP_ALLOC,        /* a tensor */
+    STEP_SCRATCH,      /* memory that only kernels see */
+    STEP_DEVICE_ALLOC, /* a tensor on another device than the processor */
     STEP_VIEW,
     STEP_LAUNCH,
+    STEP_DEVICE_LAUNCH,
     STEP_EXTERN,
     STEP_FREE,
-    STEP_RETIRE,  /* of memory that nobody else knows */
-    STEP_RELEASE, /* of scratch memory too, whatever its size */
+    STEP_RETIRE,       /* of memory that nobody else knows */
+    STEP_RELEASE,      /* of scratch memory too, whatever its size */
     STEP_RETURN,
     N_STEPS
 } StepKind;
@@ -70,13 +72,13 @@ typedef struct {
     int64_t dtype;
     int64_t itemsize;
     int64_t base; /* of a view: a slot, and a register; of a tensor: whether nobody else asks for its storage */
-    int64_t offset;
+    int64_t offset; /* on another device: its type and its index, in torch's numbers */
     Layout layout;
 } TensorStep;
 
 typedef struct {
     Step step;
-    int64_t kernel; /* its address */
+    int64_t kernel; /* its address: that of a Kernel, or of a CudaKernel */
     int64_t parallel;
     int64_t errors; /* an object: a tuple of (exception type, message) */
     int64_t n_sizes;
@@ -84,7 +86,8 @@ typedef struct {
     int64_t watch;      /* an object, which is told of wrong accesses; -1: they are not checked */
     int64_t name;       /* an object: for profilers */
     int64_t number;     /* among the launches and calls of the plan */
-    Operand operands[]; /* behind them the registers of the sizes; then what is watched of each operand */
+    Operand operands[]; /* behind them the registers of the sizes; then what is watched of each operand, or those of a
+                           grid along x, y and z */
 } LaunchStep;
 
 typedef struct {

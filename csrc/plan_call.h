@@ -73,6 +73,12 @@ void plan_free(Call *call, const PlacesStep *step);
 /* At the end of a call: of what it still holds. */
 void plan_let_go(Call *call);
 
+/* plan_device.c; -1 or NULL with an exception set */
+PyObject *device_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device,
+                       int32_t index);
+int plan_device_alloc(Call *call, const TensorStep *step);
+int plan_device_launch(Call *call, const LaunchStep *launch);
+
 /* plan_extern.c */
 /* A new reference to the value at a place, and what comes behind that. */
 PyObject *plan_value(const Call *call, const Place **place);

@@ -59,12 +59,16 @@ static PyObject *with_layout(Call *call, PyObject *tensor, const Layout *layout)
     if (layout->ndim < 0 || !is_tensor(tensor) || !layout_differs(call, tensor, layout)) {
         return tensor;
     }
-    int32_t dtype;
+    const Libtorch *torch = libtorch_checked();
+    void *handle = tensor_handle(tensor);
+    int32_t dtype, device, index;
     int64_t *sizes = call->numbers, *strides = sizes + layout->ndim;
     read_numbers(call, layout->sizes, 2 * layout->ndim, sizes);
     PyObject *copy = NULL;
-    if (libtorch_checked()->get_dtype(tensor_handle(tensor), &dtype) == 0) {
-        copy = tensor_empty(layout->ndim, sizes, strides, dtype, LARGEST_ITEMSIZE);
+    if (torch->get_dtype(handle, &dtype) == 0 && torch->get_device_type(handle, &device) == 0 &&
+        torch->get_device_index(handle, &index) == 0) {
+        copy = device == ON_CPU ? tensor_empty(layout->ndim, sizes, strides, dtype, LARGEST_ITEMSIZE)
+                                : device_empty(layout->ndim, sizes, strides, dtype, device, index);
     }
     if (copy != NULL) {
         PyObject *done = PyObject_CallMethod(copy, "copy_", "O", tensor);

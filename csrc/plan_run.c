@@ -109,12 +109,14 @@ static void measure(const PlanObject *plan, int64_t number, int64_t begin)
 /* A kernel or a library's call, of which torch's profiler knows the second. */
 static int run_observed(Call *call, const Step *step)
 {
-    const LaunchStep *launch = step->kind == STEP_LAUNCH ? (const LaunchStep *)step : NULL;
+    const LaunchStep *launch = step->kind == STEP_EXTERN ? NULL : (const LaunchStep *)step;
     const ExternStep *external = (const ExternStep *)step;
     bool is_range = call->profiled && launch != NULL, is_measured = call->plan->times.obj != NULL;
     PyObject *range = is_range ? range_begin(plan_object(call->plan, launch->name)) : NULL;
     int64_t begin = is_measured ? nanoseconds() : 0;
-    int status = launch != NULL ? run_launch(call, launch) : plan_run_extern(call, external);
+    int status = launch == NULL                       ? plan_run_extern(call, external)
+                 : step->kind == STEP_DEVICE_LAUNCH ? plan_device_launch(call, launch)
+                                                    : run_launch(call, launch);
     if (is_measured) {
         measure(call->plan, launch != NULL ? launch->number : external->number, begin);
     }
@@ -149,9 +151,13 @@ static PyObject *run_steps(Call *call)
         switch ((StepKind)step->kind) {
         case STEP_ALLOC: status = plan_alloc(call, (const TensorStep *)step); break;
         case STEP_SCRATCH: status = plan_scratch(call, (const TensorStep *)step); break;
+        case STEP_DEVICE_ALLOC: status = plan_device_alloc(call, (const TensorStep *)step); break;
         case STEP_VIEW: status = plan_view(call, (const TensorStep *)step); break;
         case STEP_LAUNCH:
             status = observed ? run_observed(call, step) : run_launch(call, (const LaunchStep *)step);
+            break;
+        case STEP_DEVICE_LAUNCH:
+            status = observed ? run_observed(call, step) : plan_device_launch(call, (const LaunchStep *)step);
             break;
         case STEP_EXTERN:
             status = observed ? run_observed(call, step) : plan_run_extern(call, (const ExternStep *)step);

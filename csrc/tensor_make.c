@@ -63,14 +63,20 @@ static PyObject *wrap_handle(void *handle)
     return tensor;
 }
 
-static PyObject *empty_large(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype)
+PyObject *tensor_empty_on(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device,
+                          int32_t index)
 {
     void *handle;
-    if (torch.empty_large(ndim, sizes, strides, dtype, 0, -1, &handle) != 0) {
+    if (torch.empty_large(ndim, sizes, strides, dtype, device, index, &handle) != 0) {
         PyErr_SetString(PyExc_RuntimeError, "torch could not allocate a tensor");
         return NULL;
     }
     return wrap_handle(handle);
+}
+
+static PyObject *empty_large(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype)
+{
+    return tensor_empty_on(ndim, sizes, strides, dtype, ON_CPU, -1);
 }
 
 int64_t tensor_span(int64_t ndim, const int64_t *sizes, const int64_t *strides)

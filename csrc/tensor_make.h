@@ -9,6 +9,10 @@ bool tensor_make_ready(void);
 
 /* A new tensor on the CPU with uninitialized memory; `itemsize`: no less than that of the dtype. */
 PyObject *tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int64_t itemsize);
+enum { ON_CPU = 0 }; /* torch's number of a kind of device */
+/* The same anywhere, of sizes and strides that fit; an index of -1 is that of the current device. */
+PyObject *tensor_empty_on(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device,
+                          int32_t index);
 /* The elements that the layout spans; -1 with an exception set for a negative size. */
 int64_t tensor_span(int64_t ndim, const int64_t *sizes, const int64_t *strides);
 /* The memory of `base` seen otherwise; `offset` counts elements from its first. */

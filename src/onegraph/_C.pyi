@@ -243,6 +243,48 @@ class Plan:
         """As a call with the inputs of a list, which are taken out of it: each lives as long as it is needed."""
 
 @final
+class CudaKernel:
+    """A kernel of `name` in a `cubin`, loaded by a CUDA device, that is launched with these `threads` in a block and
+    these bytes of `shared` memory. Its parameters are `pointers`, `sizes` as 64-bit integers, and two null pointers.
+
+    `address` stands in plans for the kernel, which lives as long as this does. `registers` and `local` are those of a
+    thread: the registers, and the bytes that did not fit into them. The first one opens the `driver`.
+
+    Raises RuntimeError, in CUDA's words where they are its errors: there is no driver, or it is too old, or there is no
+    such device, or the kernel was made for another one, or needs more threads or shared memory than a block may have, or
+    has other parameters.
+    """
+
+    def __new__(
+        cls,
+        cubin: bytes,
+        name: str,
+        threads: int,
+        shared: int,
+        pointers: int,
+        sizes: int,
+        driver: str = "libcuda.so.1",
+        device: int = 0,
+    ) -> CudaKernel: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def shared(self) -> int: ...
+    @property
+    def registers(self) -> int: ...
+    @property
+    def local(self) -> int: ...
+
+def launch_cuda_kernel(
+    address: int, grid: tuple[int, ...], pointers: tuple[int, ...], sizes: tuple[int, ...], /
+) -> None:
+    """Begin the CudaKernel at this address on torch's current stream."""
+
+@final
 class Pair:
     """The graphs of a pair as a function that records gradients: called with the inputs of `forward`, it returns the
     `outputs` among its results, of which those in `followed` have a node of autograd behind them.

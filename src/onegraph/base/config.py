@@ -423,6 +423,9 @@ class Config:
     )
     threads: int = _option(_COUNT, 0, "threads for kernels; 0 follows torch.get_num_threads()")
     target_cpu: str = _option(_TEXT, "", "LLVM name of the cpu to compile for; '' is this one")
+    cuda_driver: str = _option(
+        _TEXT, "libcuda.so.1", "the library of NVIDIA's driver, opened when the first kernel for a GPU is loaded"
+    )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Config:

@@ -116,9 +116,10 @@ def compiled(
     with timed(cx, "compile: plan memory"):
         origins = lowered.origins if cx.config.sanitize else None
         reuses = "reuse_memory" not in cx.config.skipped_passes
-        steps = plan(fused, code.functions, code.kernels, target.device, given, consumes, origins, code.begins, reuses)
+        where = code.begins, reuses, code.grids
+        steps = plan(fused, code.functions, code.kernels, target.device, given, consumes, origins, *where)
     if cx.config.verify:
-        check_plan(fused, steps, code.functions, given, facts, code.begins)
+        check_plan(fused, steps, code.functions, given, facts, code.begins, code.grids)
         if target.kept is not None and not cx.config.sanitize:
             check_read_plan(steps, module, lowered.constants, lowered.recipes)
     times = no_times(steps) if cx.config.measure else None

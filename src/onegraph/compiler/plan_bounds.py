@@ -218,9 +218,10 @@ class PlanChecker:
 
     def allocate(self, step: Alloc) -> None:
         shape, span = self.layout(step)
-        self.require(step.device == "cpu" and step.dtype.size > 0, "a device")
+        self.require(step.device.partition(":")[0] in ("cpu", "cuda") and is_device(step.device), "a device")
+        self.require(step.dtype.size > 0, "a device")
         size = None if span is None else span * step.dtype.size
-        self.require(size is None or size <= MEMORY, "memory")
+        self.require(size is None or size <= (MEMORY if step.device == "cpu" else REACH), "memory")
         self.define(Slot(step.target), Known(step.dtype.torch_name, shape, size))
         if size is not None:
             self.own[step.target], self.used[step.target] = size, 0
@@ -252,6 +253,8 @@ class PlanChecker:
     def launch(self, step: Launch) -> None:
         self.require(0 <= step.kernel < len(self.plan.kernels) and not step.watched, "a kernel")
         self.numbers(step.sizes)
+        self.require(len(step.grid) <= 3, "a grid")
+        self.sizes(step.grid)
         for pointer in step.operands:
             room, stated = self.at(pointer.slot).bytes, self.needed(pointer.bytes)
             needed = max(stated or 0, 0)

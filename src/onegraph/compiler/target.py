@@ -12,6 +12,7 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.pipeline import Pass
+from onegraph.ir.index import Index
 from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo
 
@@ -54,6 +55,9 @@ class Code:
     compiled; `text` gives the code as text, and `texts` by the names of the stages on the way. `begins` has for each
     kernel how many bytes of each operand its function is not given: it works on what is behind them. `objects` has for
     each function the name under which its code is kept, empty where it is not.
+
+    On a device whose kernels run in a grid of programs, `grids` has for each kernel of the program how many there are
+    along x, y and z, over the sizes that it is given, and the addresses are those of `onegraph._C.CudaKernel`.
     """
 
     functions: Mapping[str, int]
@@ -65,6 +69,7 @@ class Code:
     texts: Mapping[str, Callable[[], str]]
     begins: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     objects: tuple[str, ...] = ()
+    grids: Mapping[str, tuple[Index, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

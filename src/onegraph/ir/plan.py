@@ -22,6 +22,9 @@ constants by slot, the kernels' addresses in the order of `plan.kernels`, and fi
               is `plan.kernels[launch.kernel].errors[code - 1]`, to be raised after the slots are released.
               A kernel with checked accesses is given pointers[n + k], the bytes of operand k (`watched`), and returns
               -1 - k for a wrong access k, with its index in pointers[2 * n].
+              With a `grid` it runs on a device, in so many programs along x, y and z (the ones that are left out have
+              1; a 0 launches nothing): it begins on the current stream, and tells no errors. Its parameters are the
+              pointers, the sizes as 64-bit integers, and two null pointers.
     Extern    results = operator(*args, **kwargs); slots[outputs[k]] = results[k] (None: dropped). With `several` the
               operator returns a tuple or list, of which lists are opened; without, its one result is results[0].
               A register target takes an int.
@@ -139,6 +142,7 @@ class Launch:
     parallel: bool = True
     watched: tuple[Watched, ...] = ()
     origin: str = ""
+    grid: tuple[Int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@
       free s0
       return (s2,)
 
-`s` are slots, `r` are registers, `s2 + 256` is the place 256 bytes behind the first element of a slot.
+`s` are slots, `r` are registers, `s2 + 256` is the place 256 bytes behind the first element of a slot. On a device with
+a grid, `normalize[r1, 4](s0, s1)` is launched in so many programs along x and y.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def _step(plan: ExecPlan, step: PlanStep) -> str:
             )
         case Launch(kernel, operands, sizes, parallel):
             arguments = [*map(_pointer, operands), *map(_argument, sizes)]
-            return f"{plan.kernels[kernel].name}({', '.join(arguments)})" + ("" if parallel else "  one thread")
+            grid = f"[{_listed(step.grid)}]" if step.grid else ""
+            return f"{plan.kernels[kernel].name}{grid}({', '.join(arguments)})" + ("" if parallel else "  one thread")
         case ExternCall(operator, args, kwargs, outputs):
             arguments = [*map(_argument, args), *(f"{name}={_argument(value)}" for name, value in kwargs)]
             return f"{_listed(outputs)} = {operator}({', '.join(arguments)})"

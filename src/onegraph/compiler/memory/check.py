@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.kernels import operands, size_symbols
-from onegraph.compiler.memory.plan import NO_BEGINS
+from onegraph.compiler.memory.plan import NO_BEGINS, NO_GRIDS
 from onegraph.compiler.memory.reuse import makes_memory, may_overwrite, moves_nothing
 from onegraph.ir.index import ZERO, Index, Symbol, apply, is_at_most
 from onegraph.ir.loop import (
@@ -97,13 +97,14 @@ def check_plan(
     given: Mapping[int, int] | None = None,
     facts: Sequence[Index] = (),
     begins: Mapping[str, tuple[int, ...]] = NO_BEGINS,
+    grids: Mapping[str, tuple[Index, ...]] = NO_GRIDS,
 ) -> None:
     """Raise `InvalidPlan` unless the plan computes the program within its memory.
 
-    `functions`, `given` and `begins` are those that the plan was made with, see `plan`; `facts` about sizes are not
-    negative.
+    `functions`, `given`, `begins` and `grids` are those that the plan was made with, see `plan`; `facts` about sizes
+    are not negative.
     """
-    _Checker(program, plan, functions, given or {}, facts, begins).run()
+    _Checker(program, plan, functions, given or {}, facts, begins, grids).run()
 
 
 class _Checker:
@@ -117,8 +118,10 @@ class _Checker:
         given: Mapping[int, int],
         facts: Sequence[Index],
         begins: Mapping[str, tuple[int, ...]],
+        grids: Mapping[str, tuple[Index, ...]],
     ) -> None:
         self.begins = begins
+        self.grids = grids
         self.plan = plan
         self.facts = tuple(facts)
         self.functions = functions
@@ -216,6 +219,8 @@ class _Checker:
         self.require(self.functions[kernel.name] == step.kernel, f"another kernel is launched than {kernel.name}")
         sizes = tuple(Index.of(symbol) for symbol in size_symbols(kernel))
         self.require(self.integers(step.sizes) == sizes, f"{kernel.name} is given other sizes")
+        grid = self.grids.get(kernel.name, ())
+        self.require(self.integers(step.grid) == grid, f"{kernel.name} is launched in another number of programs")
         names = operands(kernel)
         self.require(len(names) == len(step.operands), f"{kernel.name} is given too few operands")
         begins = self.begins.get(kernel.name, (0,) * len(names))

@@ -46,6 +46,8 @@ LASTING = 1 << 18  # bytes of the largest buffer in a workspace beside which mem
 
 #: The operands of kernels are given from their first bytes on.
 NO_BEGINS: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+#: Kernels run on a device without a grid.
+NO_GRIDS: Mapping[str, tuple[Index, ...]] = MappingProxyType({})
 #: Library calls that take memory for their result, which is contiguous.
 OUT_VARIANTS = {f"aten.{name}.default": f"aten.{name}.out" for name in ("mm", "addmm", "bmm", "baddbmm")}
 
@@ -310,13 +312,15 @@ def plan(
     origins: Mapping[str, str] | None = None,
     begins: Mapping[str, tuple[int, ...]] = NO_BEGINS,
     reuses: bool = True,
+    grids: Mapping[str, tuple[Index, ...]] = NO_GRIDS,
 ) -> ExecPlan:
     """The plan of a program whose kernels are flat. `functions` gives each kernel's number in `kernels`.
 
     All that it allocates lies on the `device`. `given` are the positions of results that the caller copies to inputs:
     they may be written there at once. A plan that `consumes` its inputs lets go of each behind the last step that uses
     it. For the sanitizer, `origins` say of which operator each buffer is the result. A kernel is given its operands
-    from the bytes on that it has in `begins`. Where it `reuses` no memory, each buffer has its own.
+    from the bytes on that it has in `begins`, and launched in as many programs as `grids` says. Where it `reuses` no
+    memory, each buffer has its own.
     """
     p = Planner(program, device, given or {}, consumes, origins, reuses)
     inputs: list[Slot | Register] = []
@@ -333,7 +337,7 @@ def plan(
         p.steps.append(Alloc(p.slot(WORKSPACE), U8, (p.space.size,), (1,), p.device, workspace=True))
     for number, step in enumerate(program.steps):
         p.now = number
-        _step(p, step, functions, begins)
+        _step(p, step, functions, begins, grids)
         p.born |= {*writes(step)}
         p.owned = owned_after(step, p.owned, p.lives)
         p.release([*reads(step), *writes(step)])
@@ -350,7 +354,13 @@ def plan(
     )
 
 
-def _step(p: Planner, step: Step, functions: Mapping[str, int], begins: Mapping[str, tuple[int, ...]]) -> None:
+def _step(
+    p: Planner,
+    step: Step,
+    functions: Mapping[str, int],
+    begins: Mapping[str, tuple[int, ...]],
+    grids: Mapping[str, tuple[Index, ...]],
+) -> None:
     match step:
         case Kernel():
             for name in writes(step):
@@ -362,8 +372,9 @@ def _step(p: Planner, step: Step, functions: Mapping[str, int], begins: Mapping[
             names = operands(step)
             pointers = tuple(map(p.pointer, names, begins.get(step.name, (0,) * len(names))))
             sizes = p.integers([Index.of(symbol) for symbol in size_symbols(step)])
-            launch = Launch(functions[step.name], pointers, sizes, watched=p.watched(step), origin=p.origin(step))
-            p.steps.append(launch)
+            grid = p.integers(grids.get(step.name, ()))
+            told = p.watched(step), p.origin(step)
+            p.steps.append(Launch(functions[step.name], pointers, sizes, True, *told, grid))
         case View(name, base, offset):
             shape, strides = p.layout(name)
             p.steps.append(ViewOf(p.slot(name), p.slot(base), shape, strides, p.integer(offset)))

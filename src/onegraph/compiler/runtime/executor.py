@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from onegraph import _C
 from onegraph.base.late import late_module
 from onegraph.ir.loop import EXPECTED, Named
 from onegraph.ir.plan import (
@@ -73,6 +74,7 @@ class Executor:
     ) -> None:
         self.plan = plan
         self.code = code  # keeps the memory of the functions
+        self.addresses = addresses
         self.kernels = [_KERNEL(address) for address in addresses]
         self.constants = [(slot, constants[name]) for slot, name in plan.constants]
         self.operators = {
@@ -141,6 +143,10 @@ class Executor:
     def _launch(self, step: Launch, slots: list[Any], registers: list[int]) -> None:
         pointers = [slots[p.slot].data_ptr() + p.offset for p in step.operands]
         sizes = [_value(size, registers) for size in step.sizes]
+        if step.grid:
+            grid = tuple(_values(step.grid, registers))
+            _C.launch_cuda_kernel(self.addresses[step.kernel], grid, tuple(pointers), tuple(sizes))
+            return
         threads = (self.threads or torch.get_num_threads()) if step.parallel else 1
         spans = [_value(watched.span, registers) for watched in step.watched]
         given = (ctypes.c_int64 * (len(pointers) + len(spans) + 1))(*pointers, *spans)
@@ -172,7 +178,7 @@ def _with_layout(tensor: torch.Tensor, expected: Any, registers: list[int]) -> t
     shape, strides = _values(expected[0], registers), _values(expected[1], registers)
     if tensor.layout is not torch.strided or not strides_differ(tensor, strides):
         return tensor
-    return torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def strides_differ(tensor: torch.Tensor, strides: Sequence[int]) -> bool:

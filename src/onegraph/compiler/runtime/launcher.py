@@ -44,11 +44,13 @@ else:
 
 #: The kinds of steps and of places, in the order of their numbers in csrc/plan.h.
 STEPS = (
-    "size", "add", "sub", "mul", "floordiv", "mod", "min", "max", "alloc", "scratch", "view", "launch", "extern",
-    "free", "retire", "release", "return",
+    "size", "add", "sub", "mul", "floordiv", "mod", "min", "max", "alloc", "scratch", "device_alloc", "view", "launch",
+    "device_launch", "extern", "free", "retire", "release", "return",
 )  # fmt: skip
 PLACES = ("none", "slot", "register", "object", "list")
 
+#: Kinds of devices, in the order of torch's numbers for them: those on which there may be tensors of a plan.
+DEVICES = ("cpu", "cuda", *[None] * 12, "meta")
 #: torch's element types, in the order of its numbers for them; None: of quantized and packed elements.
 SCALAR_TYPES = (
     "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64", "complex128",
@@ -73,13 +75,17 @@ def launcher(
     recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES,
     name: str = "",
     times: array[int] | None = None,
+    *,
+    device: str = "cpu",
 ) -> _C.Plan | Executor:
     """The plan as a native callable, or as a Python one where this torch has not what the native one needs.
+
+    Its kernels run on this kind of `device`, where its tensors may lie.
 
     The native one is a range of this name for torch's profiler. In `times`, which is zeros at first (`no_times`), it
     counts how often the graph ran, and its nanoseconds; and behind that, for each kernel and call in order, the same.
     """
-    words = Translation(plan, addresses, recipes)
+    words = Translation(plan, addresses, recipes, device)
     steps = [word for step in plan.steps for word in words.step(step)]
     inputs = [word for place in plan.inputs for word in words.place(place)]
     bound = [word for slot, name in plan.constants for word in (words.slot(slot), words.object(constants[name]))]
@@ -97,6 +103,13 @@ def no_times(plan: ExecPlan) -> array[int]:
     return array("q", bytes(16 * (1 + sum(isinstance(step, Launch | ExternCall) for step in plan.steps))))
 
 
+def empty_on(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: int, device: int, index: int) -> torch.Tensor:
+    """Is asked for a tensor on another device where C cannot make it: raises what eager does."""
+    kind = DEVICES[device] or ""
+    where = torch.device(kind) if index < 0 else torch.device(kind, index)
+    return torch.empty_strided(sizes, strides, dtype=getattr(torch, SCALAR_TYPES[dtype] or ""), device=where)
+
+
 def pack(words: list[int]) -> bytes:
     return array("q", words).tobytes()
 
@@ -108,9 +121,16 @@ class Translation:
     """
 
     def __init__(
-        self, plan: ExecPlan, addresses: Sequence[int], recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES
+        self,
+        plan: ExecPlan,
+        addresses: Sequence[int],
+        recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES,
+        device: str = "cpu",
     ) -> None:
+        if plan.sanitize and device != "cpu":
+            raise ValueError(f"kernels on {device} do not check what they access: sanitize is for the processor's")
         self.plan = plan
+        self.device = device
         self.recipes = recipes
         self.addresses = addresses
         self.registers = [0] * plan.registers
@@ -185,16 +205,16 @@ class Translation:
             case Compute(target, op, a, b):
                 return (op, self.register(target), self.integer(a), self.integer(b))
             case Alloc(target, dtype, shape, strides, device):
-                assert device == "cpu", "the launcher makes tensors there alone"
-                kind = "alloc" if target in self.tensors else "scratch"
-                number = SCALAR_TYPES.index(dtype.torch_name)
-                private = target in self.private
-                return (kind, self.slot(target), number, dtype.size, private, 0, *self.layout(shape, strides))
+                made = self.slot(target), SCALAR_TYPES.index(dtype.torch_name), dtype.size
+                layout = self.layout(shape, strides)
+                if device != "cpu":
+                    return ("device_alloc", *made, *self.other_device(device), *layout)
+                return ("alloc" if target in self.tensors else "scratch", *made, target in self.private, 0, *layout)
             case ViewOf(target, base, shape, strides, offset):
                 where = self.slot(base), self.integer(offset)
                 return ("view", self.slot(target), 0, 0, *where, *self.layout(shape, strides))
             case Launch():
-                return ("launch", *self.launch(step))
+                return ("launch" if self.device == "cpu" else "device_launch", *self.launch(step))
             case ExternCall():
                 return ("extern", *self.external(step))
             case Free(slots, for_good, ours):
@@ -203,21 +223,32 @@ class Translation:
             case Return(values):
                 return ("return", len(values), *self.places(values))
 
+    def other_device(self, name: str) -> tuple[int, int]:
+        """The kind of a device, and its index: -1 for the current one."""
+        found = torch.device(name)
+        if found.type != self.device:
+            raise ValueError(f"a plan for {self.device} makes no tensors on {name}")
+        return DEVICES.index(found.type), -1 if found.index is None else found.index
+
     def launch(self, step: Launch) -> list[int]:
+        if (step.grid != ()) != (self.device != "cpu") or len(step.grid) > 3:
+            raise ValueError(f"a kernel on {self.device} is not launched in a grid of {len(step.grid)} dimensions")
         address = self.addresses[step.kernel]
         info = self.plan.kernels[step.kernel]
         errors = tuple((getattr(builtins, name), text) for name, text in info.errors)
         operands = [word for pointer in step.operands for word in (self.slot(pointer.slot), pointer.offset)]
         counts = len(step.sizes), len(step.operands)
         self.most_numbers = max(self.most_numbers, counts[0])
-        self.most_pointers = max(self.most_pointers, 2 * counts[1] + 1)
+        # beside the pointers are spans, or on a device the sizes and two pointers more: all parameters of the kernel
+        self.most_pointers = max(self.most_pointers, 2 * counts[1] + 1, sum(counts) + 2)
         watch, watched = -1, list[int]()
         if self.plan.sanitize:
             watch = self.object(Watch(step, info))
             watched = [word for w in step.watched for word in (self.integer(w.span), w.itemsize, w.fresh)]
         sizes = self.integers(step.sizes)
         told = watch, self.object(info.name), next(self.measured)
-        return [address, step.parallel, self.object(errors), *counts, *told, *operands, *sizes, *watched]
+        grid = self.integers((*step.grid, 1, 1)[:3]) if step.grid else ()
+        return [address, step.parallel, self.object(errors), *counts, *told, *operands, *sizes, *watched, *grid]
 
     def external(self, step: ExternCall) -> list[int]:
         operator = self.recipes.get(step.operator) or _BOUND.get(step.operator) or find_operator(step.operator)

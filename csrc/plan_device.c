@@ -1,0 +1,73 @@
+/* What a plan does on a device that is not the processor: tensors there, and kernels that begin on its stream. */
+#include "cuda.h"
+#include "plan_call.h"
+#include "tensor_make.h"
+
+#define LAUNCHER "onegraph.compiler.runtime.launcher"
+
+static PyObject *integers(int64_t n, const int64_t *numbers)
+{
+    PyObject *tuple = PyTuple_New(n);
+    for (int64_t i = 0; tuple != NULL && i < n; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (number == NULL) {
+            Py_CLEAR(tuple);
+        } else {
+            PyTuple_SET_ITEM(tuple, i, number);
+        }
+    }
+    return tuple;
+}
+
+PyObject *device_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device,
+                       int32_t index)
+{
+    if (tensor_span(ndim, sizes, strides) < 0) {
+        return NULL;
+    }
+    PyObject *tensor = tensor_empty_on(ndim, sizes, strides, dtype, device, index);
+    if (tensor == NULL) { /* torch's C interface does not say why: its Python one raises what eager does */
+        PyErr_Clear();
+        ContextObject *outer = hook_state.context;
+        hook_state.context = NULL;
+        tensor = ask_python(LAUNCHER, "empty_on", "(NNiii)", integers(ndim, sizes), integers(ndim, strides), (int)dtype,
+                            (int)device, (int)index);
+        hook_state.context = outer;
+    }
+    return tensor;
+}
+
+int plan_device_alloc(Call *call, const TensorStep *step)
+{
+    int64_t ndim = step->layout.ndim, *sizes = call->numbers, *strides = sizes + ndim;
+    read_numbers(call, step->layout.sizes, 2 * ndim, sizes);
+    PyObject *tensor = device_empty(ndim, sizes, strides, (int32_t)step->dtype, (int32_t)step->base,
+                                    (int32_t)step->offset);
+    if (tensor == NULL) {
+        return -1;
+    }
+    slot_set(&call->slots[step->target], tensor);
+    return 0;
+}
+
+int plan_device_launch(Call *call, const LaunchStep *launch)
+{
+    const CudaKernel *kernel = (const CudaKernel *)(uintptr_t)launch->kernel;
+    if (launch->n_operands != kernel->n_pointers || launch->n_sizes != kernel->n_sizes) {
+        PyErr_Format(PyExc_SystemError, "%s is given %lld pointers and %lld sizes, and takes %d and %d", kernel->name,
+                     (long long)launch->n_operands, (long long)launch->n_sizes, kernel->n_pointers, kernel->n_sizes);
+        return -1;
+    }
+    for (int64_t i = 0; i < launch->n_operands; i++) {
+        void *data;
+        if (slot_data(&call->slots[launch->operands[i].slot], &data) < 0) {
+            return -1;
+        }
+        call->pointers[i] = (char *)data + launch->operands[i].offset;
+    }
+    const int64_t *sizes = (const int64_t *)(launch->operands + launch->n_operands), *along = sizes + launch->n_sizes;
+    int64_t grid[3];
+    read_numbers(call, sizes, launch->n_sizes, (int64_t *)(call->pointers + launch->n_operands));
+    read_numbers(call, along, 3, grid);
+    return cuda_launch(kernel, (uint64_t *)call->pointers, grid);
+}
