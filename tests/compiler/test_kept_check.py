@@ -86,6 +86,7 @@ CHANGES: dict[str, Callable[[ExecPlan], ExecPlan]] = {
     "a pointer to nothing": lambda p: with_pointer(p, slot=p.slots + 3),
     "more bytes than there are": lambda p: with_pointer(p, bytes=1 << 20),
     "an unknown kernel": lambda p: with_step(p, Launch, lambda s: replace(s, kernel=-1)),
+    "a grid on the processor": lambda p: with_step(p, Launch, lambda s: replace(s, grid=(1,))),
     "an operand that is watched": lambda p: replace(p, sanitize=True),
     "another operator": lambda p: with_step(p, ExternCall, lambda s: replace(s, operator="aten.from_file.default")),
     "other arguments": lambda p: with_step(p, ExternCall, lambda s: replace(s, args=(*s.args, 3))),
@@ -109,6 +110,26 @@ def test_the_plan_itself_is_accepted(made: tuple[ExecPlan, torch.fx.GraphModule]
     check_read_plan(plan, module, {}, ())
     assert any(pointer.bytes for step in plan.steps if isinstance(step, Launch) for pointer in step.operands)
     assert Pointer(0).bytes is None
+
+
+def test_plans_of_a_device_with_grids(made: tuple[ExecPlan, torch.fx.GraphModule]) -> None:
+    plan, module = made
+    there = replace(
+        plan,
+        steps=tuple(
+            replace(step, device="cuda") if isinstance(step, Alloc)
+            else replace(step, grid=(2, 1)) if isinstance(step, Launch)
+            else step
+            for step in plan.steps
+        ),
+    )  # fmt: skip
+    check_read_plan(there, module, {}, (), "cuda")
+    for grid in [(), (1, 1, 1, 1), (-1,), (Register(7),)]:
+        with pytest.raises(ValueError, match="no plan of this graph"):
+            check_read_plan(with_step(there, Launch, lambda s: replace(s, grid=grid)), module, {}, (), "cuda")
+    for device in ("meta", "cuda:x", ""):
+        with pytest.raises(ValueError, match="no plan of this graph: a device"):
+            check_read_plan(with_step(there, Alloc, lambda s: replace(s, device=device)), module, {}, (), "cuda")
 
 
 @pytest.mark.parametrize("name", CHANGES)

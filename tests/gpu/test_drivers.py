@@ -50,6 +50,7 @@ def test_there_is_no_device() -> None:
     assert not driver.complaints()
 
 
+@pytest.mark.slow
 def test_who_compiles_for_the_processor_opens_no_driver() -> None:
     program = (
         "import onegraph, torch\n"

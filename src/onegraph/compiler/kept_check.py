@@ -28,9 +28,13 @@ OWN_CALLS = frozenset(
 
 
 def check_read_plan(
-    plan: ExecPlan, module: GraphModule, constants: Mapping[str, torch.Tensor], recipes: Collection[str]
+    plan: ExecPlan,
+    module: GraphModule,
+    constants: Mapping[str, torch.Tensor],
+    recipes: Collection[str],
+    device: str = "cpu",
 ) -> None:
-    """Raise ValueError unless the plan can be one of this graph, with these constants and recipes."""
+    """Raise ValueError unless the plan can be one of this graph on the device, with these constants and recipes."""
     nodes = list(module.graph.nodes)
     calls: dict[str, set[str | None]] = {name: {None} for name in (*OWN_CALLS, *recipes)}
     asked = {step.operator for step in plan.steps if isinstance(step, ExternCall)} - calls.keys()
@@ -42,7 +46,8 @@ def check_read_plan(
     results = [getattr(item, "meta", {}).get("val", item) for item in output.args[0]]
     inputs = [node.meta.get("val") for node in nodes if node.op == "placeholder"]
     largest = max((known_of(node.meta.get("val")).bytes or 0 for node in nodes), default=0)
-    _Checker(plan, {name: known_of(value) for name, value in constants.items()}, calls, largest).check(inputs, results)
+    known = {name: known_of(value) for name, value in constants.items()}
+    _Checker(plan, known, calls, largest, device).check(inputs, results)
 
 
 def known_of(value: Any) -> Known:
@@ -71,9 +76,14 @@ class _Checker(PlanChecker):
     """Compares with the graph, too. `calls` has the arguments of each operator, of tensors a mark; None for any."""
 
     def __init__(
-        self, plan: ExecPlan, constants: Mapping[str, Known], calls: Mapping[str, Collection[str | None]], largest: int
+        self,
+        plan: ExecPlan,
+        constants: Mapping[str, Known],
+        calls: Mapping[str, Collection[str | None]],
+        largest: int,
+        device: str,
     ) -> None:
-        super().__init__(plan, constants, largest)
+        super().__init__(plan, constants, largest, device)
         self.calls = calls
 
     def check(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:

@@ -55,8 +55,8 @@ class KeptPlan:
     kernels: int
     left: tuple[Left, ...]
 
-    def parts_in(self, module: GraphModule) -> tuple[dict[str, torch.Tensor], dict[str, Recipe]]:
-        """The constants and the recipes, by name.
+    def parts_in(self, module: GraphModule, device: str) -> tuple[dict[str, torch.Tensor], dict[str, Recipe]]:
+        """The constants and the recipes, by name, for a plan on the device.
 
         Raises:
             ValueError: if this cannot be an entry for the graph.
@@ -69,7 +69,7 @@ class KeptPlan:
             raise ValueError("no such constants, or no such recipes") from error
         if len(self.objects) != len(self.plan.kernels) or not all(isinstance(r, Recipe) for r in recipes.values()):
             raise ValueError("no such kernels, or no such recipes")
-        check_read_plan(self.plan, module, constants, recipes)
+        check_read_plan(self.plan, module, constants, recipes, device)
         return constants, recipes
 
 

@@ -121,7 +121,7 @@ def compiled(
     if cx.config.verify:
         check_plan(fused, steps, code.functions, given, facts, code.begins, code.grids)
         if target.kept is not None and not cx.config.sanitize:
-            check_read_plan(steps, module, lowered.constants, lowered.recipes)
+            check_read_plan(steps, module, lowered.constants, lowered.recipes, target.device)
     times = no_times(steps) if cx.config.measure else None
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps), steps, times))
     if place is not None:
@@ -169,7 +169,7 @@ def reloaded(entry: KeptPlan, module: GraphModule, cx: Context, target: Target, 
     if target.kept is None:
         return None
     try:
-        constants, recipes = entry.parts_in(module)
+        constants, recipes = entry.parts_in(module, target.device)
     except ValueError:  # nobody has written such an entry for this graph
         return None
     start = thread_time()

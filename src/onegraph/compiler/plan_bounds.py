@@ -88,10 +88,13 @@ def span_of(shape: Sequence[int], strides: Sequence[int]) -> int:
 class PlanChecker:
     """What is in the slots and registers before the next step."""
 
-    def __init__(self, plan: ExecPlan, constants: Mapping[str, Known], largest: int = 0) -> None:
+    def __init__(
+        self, plan: ExecPlan, constants: Mapping[str, Known], largest: int = 0, device: str = "cpu"
+    ) -> None:
         self.plan = plan
         self.constants = constants
         self.largest = largest  # bytes of a tensor of the graph; 0 where that is not known
+        self.device = device  # where its kernels run
         self.slots: dict[int, Known] = {}
         self.registers: dict[int, int | None] = {}  # None: it has a value that only the call tells
         #: The memory behind each slot that is the plan's own: its size, and what of it kernels use, or None for all.
@@ -218,8 +221,8 @@ class PlanChecker:
 
     def allocate(self, step: Alloc) -> None:
         shape, span = self.layout(step)
-        self.require(step.device.partition(":")[0] in ("cpu", "cuda") and is_device(step.device), "a device")
-        self.require(step.dtype.size > 0, "a device")
+        here = step.device.partition(":")[0] in ("cpu", self.device) and is_device(step.device)
+        self.require(here and step.dtype.size > 0, "a device")
         size = None if span is None else span * step.dtype.size
         self.require(size is None or size <= (MEMORY if step.device == "cpu" else REACH), "memory")
         self.define(Slot(step.target), Known(step.dtype.torch_name, shape, size))
@@ -253,7 +256,7 @@ class PlanChecker:
     def launch(self, step: Launch) -> None:
         self.require(0 <= step.kernel < len(self.plan.kernels) and not step.watched, "a kernel")
         self.numbers(step.sizes)
-        self.require(len(step.grid) <= 3, "a grid")
+        self.require(len(step.grid) <= 3 and (step.grid == ()) == (self.device == "cpu"), "a grid")
         self.sizes(step.grid)
         for pointer in step.operands:
             room, stated = self.at(pointer.slot).bytes, self.needed(pointer.bytes)

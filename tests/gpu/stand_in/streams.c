@@ -152,6 +152,10 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 {
     Stream *stream = NULL;
+    if (settings.quiet) {
+        *status = (CUstreamCaptureStatus)0;
+        return 0;
+    }
     pthread_mutex_lock(&lock);
     int code = handle != NULL ? is_stream(handle, "cuStreamIsCapturing", &stream) : capturing_beside() != NULL ? 906 : 0;
     bool captures = code == 0 && stream != NULL && stream->capture != NULL;
