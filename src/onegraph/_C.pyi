@@ -251,8 +251,8 @@ class CudaKernel:
     thread: the registers, and the bytes that did not fit into them. The first one opens the `driver`.
 
     Raises RuntimeError, in CUDA's words where they are its errors: there is no driver, or it is too old, or there is no
-    such device, or the kernel was made for another one, or needs more threads or shared memory than a block may have, or
-    has other parameters.
+    such device, or the kernel was made for another one, or needs more threads or shared memory than a block may have,
+    or has other parameters.
     """
 
     def __new__(

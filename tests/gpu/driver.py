@@ -141,9 +141,7 @@ class StandIn:
     ) -> _C.CudaKernel:
         """A kernel whose parameters have these types: p a pointer, i an integer."""
         image = image_of({name: (types, facts)})
-        return _C.CudaKernel(
-            image, name, threads, shared, types.count("p"), types.count("i"), self.path, device
-        )
+        return _C.CudaKernel(image, name, threads, shared, types.count("p"), types.count("i"), self.path, device)
 
 
 def image_of(kernels: dict[str, tuple[str, dict[str, int]]], arch: int = 80) -> bytes:

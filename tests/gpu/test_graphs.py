@@ -88,7 +88,9 @@ def test_results_are_eager_s(name: str, driver: StandIn) -> None:
     driver.set(any_memory=1)
     function, target = PROGRAMS[name], on(driver)
     symbolic = {(0, 0): "n", (1, 0): "n"}
-    graph = compile_graph(record(function, torch.randn(5, 8), torch.randn(5, 8), symbolic=symbolic), Context(CHECKED), target)
+    graph = compile_graph(
+        record(function, torch.randn(5, 8), torch.randn(5, 8), symbolic=symbolic), Context(CHECKED), target
+    )
     assert "[" in graph.text("memory") and graph.kernels > 0
     reference = Executor(graph.plan, graph.addresses, {})
     for rows in (5, 3, 70):

@@ -26,7 +26,13 @@ def test_a_launch_is_what_was_asked_for(driver: StandIn) -> None:
     assert (kernel.name, kernel.threads, kernel.shared, kernel.registers, kernel.local) == ("add", 64, 256, 32, 0)
     _C.launch_cuda_kernel(kernel.address, (3, 2), addresses(x, y), (5, -(2**62)))
     (launch,) = driver.launches()
-    assert (launch.kernel, launch.grid, launch.block, launch.shared, launch.stream) == ("add", (3, 2, 1), (64, 1, 1), 256, 0)
+    assert (launch.kernel, launch.grid, launch.block, launch.shared, launch.stream) == (
+        "add",
+        (3, 2, 1),
+        (64, 1, 1),
+        256,
+        0,
+    )
     assert launch.parameters == (x.data_ptr(), y.data_ptr(), 5, 2**64 - 2**62, 0, 0)
 
 
@@ -66,11 +72,20 @@ def test_a_kernel_of_a_second_device_is_launched_in_its_context(driver: StandIn)
 
 
 def test_shared_memory_is_asked_for_where_a_block_needs_much(driver: StandIn) -> None:
-    for shared, fixed in [(48 << 10, 0), (0, 48 << 10), ((48 << 10) + 1, 0), (1024, 48 << 10), (166912, 0), (100_000, 66912)]:
+    for shared, fixed in [
+        (48 << 10, 0),
+        (0, 48 << 10),
+        ((48 << 10) + 1, 0),
+        (1024, 48 << 10),
+        (166912, 0),
+        (100_000, 66912),
+    ]:
         kernel = driver.kernel("k", "", shared=shared, fixed=fixed)
         _C.launch_cuda_kernel(kernel.address, (1,), (), ())
     for shared, fixed in [(166913, 0), (100_000, 66913), (2**31 - 1, 1)]:
-        with pytest.raises(RuntimeError, match=f"loading k: a block needs {shared + fixed} bytes of shared memory, and has"):
+        with pytest.raises(
+            RuntimeError, match=f"loading k: a block needs {shared + fixed} bytes of shared memory, and has"
+        ):
             driver.kernel("k", "", shared=shared, fixed=fixed)
 
 
@@ -90,9 +105,13 @@ def test_parameters_that_lie_otherwise_are_refused(driver: StandIn, types: str) 
 
 def test_errors_of_loading(driver: StandIn) -> None:
     loads = driver.alive(Kind.MODULE)
-    with pytest.raises(RuntimeError, match=r"loading, on a device of compute capability 8.0, k: no kernel image .*, 209\)"):
+    with pytest.raises(
+        RuntimeError, match=r"loading, on a device of compute capability 8.0, k: no kernel image .*, 209\)"
+    ):
         _C.CudaKernel(image_of({"k": ("", {})}, arch=90), "k", 32, 0, 0, 0, driver.path)
-    with pytest.raises(RuntimeError, match=r"loading k: device kernel image is invalid \(CUDA_ERROR_INVALID_IMAGE, 200\)"):
+    with pytest.raises(
+        RuntimeError, match=r"loading k: device kernel image is invalid \(CUDA_ERROR_INVALID_IMAGE, 200\)"
+    ):
         _C.CudaKernel(b"what is this?", "k", 32, 0, 0, 0, driver.path)
     with pytest.raises(RuntimeError, match=r"loading other: named symbol not found"):
         _C.CudaKernel(image_of({"k": ("", {})}), "other", 32, 0, 0, 0, driver.path)

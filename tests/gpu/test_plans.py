@@ -50,8 +50,11 @@ def kernels(driver: StandIn) -> list[_C.CudaKernel]:
     return [driver.kernel(info.name, "ppi", threads=32) for info in INFOS]
 
 
-def plan_of(*steps: Any, inputs: Any = (Slot(0),), constants: Any = (), slots: int = 8) -> ExecPlan:
-    return ExecPlan(tuple(inputs), tuple(constants), slots, 8, INFOS, steps)
+ONE_TENSOR = (Slot(0),)
+
+
+def plan_of(*steps: Any, inputs: Any = ONE_TENSOR, constants: Any = ()) -> ExecPlan:
+    return ExecPlan(tuple(inputs), tuple(constants), 8, 8, INFOS, steps)
 
 
 def both(plan: ExecPlan, kernels: list[_C.CudaKernel], constants: Any = None) -> tuple[_C.Plan, Executor]:
@@ -122,7 +125,9 @@ def test_a_launch_that_fails_ends_the_call(driver: StandIn, kernels: list[_C.Cud
     for run in both(SIZED, kernels):
         driver.forget()
         driver.set(launch_fails=700)
-        with pytest.raises(RuntimeError, match=r"launching add_one: an illegal memory .* \(CUDA_ERROR_ILLEGAL_ADDRESS, 700"):
+        with pytest.raises(
+            RuntimeError, match=r"launching add_one: an illegal memory .* \(CUDA_ERROR_ILLEGAL_ADDRESS, 700"
+        ):
             run(torch.ones(3))
         assert not driver.launches()
         run(torch.ones(3))
@@ -237,7 +242,7 @@ def test_a_thousand_sequences_of_launches(driver: StandIn) -> None:
 
 
 def test_a_launch_is_cheap(driver: StandIn) -> None:
-    """A part of what Triton's own dispatch costs; the bound is far from what is measured, for machines that are busy."""
+    """A small part of what Triton's own dispatch costs; it is far below the bound, which busy machines hold, too."""
     kernel, x = driver.kernel("k", "ppi"), torch.ones(8)
     launch = Launch(0, (Pointer(0), Pointer(0)), (Register(0),), grid=(Register(1),))
     inputs = (Slot(0), Register(0), Register(1))
@@ -254,5 +259,4 @@ def test_a_launch_is_cheap(driver: StandIn) -> None:
             best = min(best, thread_time() - begin)
         seconds.append(best)
     each = (seconds[1] - seconds[0]) / 1000
-    assert each < 5e-6, f"a launch takes {each * 1e6:.2f} us"
-    print(f"a launch takes {each * 1e9:.0f} ns")
+    assert each < 2e-6, f"a launch takes {each * 1e6:.2f} us"

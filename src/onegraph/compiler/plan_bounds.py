@@ -88,9 +88,7 @@ def span_of(shape: Sequence[int], strides: Sequence[int]) -> int:
 class PlanChecker:
     """What is in the slots and registers before the next step."""
 
-    def __init__(
-        self, plan: ExecPlan, constants: Mapping[str, Known], largest: int = 0, device: str = "cpu"
-    ) -> None:
+    def __init__(self, plan: ExecPlan, constants: Mapping[str, Known], largest: int = 0, device: str = "cpu") -> None:
         self.plan = plan
         self.constants = constants
         self.largest = largest  # bytes of a tensor of the graph; 0 where that is not known
