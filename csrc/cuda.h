@@ -11,7 +11,6 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
-typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef uint64_t CUdeviceptr;
@@ -60,13 +59,6 @@ typedef struct {
                        void **extra);
     CUresult (*is_capturing)(CUstream stream, int *status);
     CUresult (*exchange_capture_mode)(int *mode);
-    CUresult (*stream_create)(CUstream *stream, unsigned flags);
-    CUresult (*stream_destroy)(CUstream stream);
-    CUresult (*stream_synchronize)(CUstream stream);
-    CUresult (*stream_wait)(CUstream stream, CUevent event, unsigned flags);
-    CUresult (*event_create)(CUevent *event, unsigned flags);
-    CUresult (*event_destroy)(CUevent event);
-    CUresult (*event_record)(CUevent event, CUstream stream);
     CUresult (*begin_capture)(CUstream stream, int mode);
     CUresult (*end_capture)(CUstream stream, CUgraph *graph);
     CUresult (*graph_instantiate)(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
@@ -131,5 +123,7 @@ PyObject *module_launch_cuda_kernel(PyObject *module, PyObject *args);
 
 /* cuda_graph.c */
 extern PyTypeObject CudaGraph_Type;
+/* How many graphs of ours this thread captures: they keep what they launch. */
+extern _Thread_local int cuda_own_captures;
 
 #endif

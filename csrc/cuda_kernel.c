@@ -15,7 +15,7 @@ enum {
 typedef struct CudaModule {
     CUmodule handle;
     CUcontext context;
-    bool stays; /* it was launched into a graph, which may be anybody's */
+    bool stays; /* it was launched into a graph that is not ours */
     struct CudaModule *next;
 } CudaModule;
 
@@ -52,7 +52,8 @@ int cuda_launch(const CudaKernel *kernel, uint64_t *parameters, const int64_t *g
     if (cuda_stream(driver, kernel->device, &stream) < 0 || cuda_enter(driver, kernel->context, &outer) < 0) {
         return -1;
     }
-    if (driver->call.is_capturing(stream, &capture) != 0 || capture != CAPTURE_NONE) {
+    bool captured = driver->call.is_capturing(stream, &capture) != 0 || capture != CAPTURE_NONE;
+    if (captured && cuda_own_captures == 0) {
         kernel->module->stays = true;
     }
     size_t count = (size_t)CUDA_PARAMETERS(kernel->n_pointers, kernel->n_sizes), bytes = count * sizeof(*parameters);

@@ -160,7 +160,7 @@ static PyTypeObject *const module_types[] = {
     &Context_Type, &Entry_Type, &GuardProgram_Type, &Region_Type, &Disabled_Type, &TraceHook_Type,
     &TensorSpec_Type, &Memory_Type, &GlobalState_Type, &Plan_Type, &TailCall_Type, &Graph_Type, &Kept_Type,
     &KeptForEach_Type, &Fact_Type, &Pair_Type, &Recorded_Type,
-    &CudaKernel_Type,
+    &CudaKernel_Type, &CudaGraph_Type,
 };
 
 PyMODINIT_FUNC PyInit__C(void)

@@ -279,6 +279,23 @@ class CudaKernel:
     @property
     def local(self) -> int: ...
 
+@final
+class CudaGraph:
+    """What a function has torch's current stream do on a CUDA device, captured once and launched again as a whole.
+
+    `places` has an address and a number of bytes for each input: they are copied there before each launch, unless they
+    are 0. RuntimeError in CUDA's words: something cannot be captured, or fails.
+    """
+
+    def __new__(
+        cls, places: tuple[tuple[int, int], ...], driver: str = "libcuda.so.1", device: int = 0
+    ) -> CudaGraph: ...
+    def capture(self, function: Callable[[], R], keep: object, /) -> R:
+        """Call the function, whose launches are kept in the place of being made; `keep` lives as long as they do."""
+
+    def replay(self, *inputs: Any) -> None:
+        """Fill the places from these tensors, and begin the launches on torch's current stream."""
+
 def launch_cuda_kernel(
     address: int, grid: tuple[int, ...], pointers: tuple[int, ...], sizes: tuple[int, ...], /
 ) -> None:

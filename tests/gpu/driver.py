@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import CDLL, c_char_p, c_int, c_uint, c_uint64, c_void_p
@@ -66,6 +67,7 @@ class StandIn:
         for name in ("stand_in_register", "stand_in_unregister"):
             getattr(self.lib, name).argtypes = [c_uint64] * (2 if name == "stand_in_register" else 1)
         self.computes: list[Any] = []
+        self.current = threading.local()
 
     def set(self, **settings: int) -> None:
         for name, value in settings.items():
@@ -125,14 +127,16 @@ class StandIn:
     def use(self, stream: int) -> None:
         """This is torch's current stream in this thread."""
         self.torch.stand_in_use(c_void_p(stream))
+        self.current.stream = stream
 
     @contextmanager
     def using(self, stream: int) -> Iterator[None]:
+        outer = getattr(self.current, "stream", 0)
         self.use(stream)
         try:
             yield
         finally:
-            self.use(0)
+            self.use(outer)
 
     # ---- kernels -----------------------------------------------------------------------------------------------------
 

@@ -284,7 +284,8 @@ static int is_launch_right(const Function *function, const Node *node)
 {
     const unsigned *g = node->grid, *b = node->block;
     uint64_t threads = (uint64_t)b[0] * b[1] * b[2];
-    int shared = function->is.fixed + (int)node->shared, most = function->dynamic > 0 ? function->dynamic : 49152;
+    int shared = function->is.fixed + (int)node->shared;
+    int most = function->dynamic > 0 ? function->dynamic : 49152 - function->is.fixed;
     if (g[0] - 1 > 0x7ffffffe || g[1] - 1 > 65534 || g[2] - 1 > 65534) {
         return complain(INVALID_VALUE, "%s: a grid of %u x %u x %u", function->is.name, g[0], g[1], g[2]);
     }

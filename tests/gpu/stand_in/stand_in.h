@@ -62,6 +62,8 @@ typedef struct Node {
 typedef struct {
     Object object;
     Node *first, **last;
+    bool running;
+    const void *stream; /* of its last launch */
 } Graph; /* also one that can be launched */
 
 typedef struct {

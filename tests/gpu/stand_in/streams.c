@@ -56,6 +56,12 @@ static void has_run(const Context *context, const Stream *stream, bool all)
         }
     }
     n_running = left;
+    for (Object *object = first_object(); object != NULL; object = object->next) {
+        Graph *graph = (Graph *)object;
+        if (object->kind == EXEC && (all || graph->stream == stream)) {
+            graph->running = false;
+        }
+    }
 }
 
 static bool launches(const Graph *graph, const Function *function)
@@ -351,6 +357,13 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
     code = graph == NULL ? INVALID_HANDLE : code;
     if (code == 0 && current_context("cuGraphLaunch") == NULL) {
         code = INVALID_CONTEXT;
+    }
+    if (code == 0 && graph->running && graph->stream != stream) {
+        complain(0, "a graph is launched on two streams, of which none waits for the other");
+    }
+    if (code == 0) {
+        graph->running = true;
+        graph->stream = stream;
     }
     for (Node *node = code == 0 ? graph->first : NULL; node != NULL; node = node->next) {
         if (node->function == NULL) {
