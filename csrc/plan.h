@@ -71,8 +71,9 @@ typedef struct {
     int64_t target; /* a slot */
     int64_t dtype;
     int64_t itemsize;
-    int64_t base; /* of a view: a slot, and a register; of a tensor: whether nobody else asks for its storage */
-    int64_t offset; /* on another device: its type and its index, in torch's numbers */
+    int64_t base; /* of a view: a slot, and a register; of a tensor: whether nobody else asks for its storage; of one on
+                     another device: the kind of device, and its index, in torch's numbers */
+    int64_t offset;
     Layout layout;
 } TensorStep;
 

@@ -21,4 +21,4 @@ def driver(any_driver: StandIn) -> Iterator[StandIn]:
     complaints = any_driver.complaints()
     any_driver.use(0)
     any_driver.forget()
-    assert not complaints
+    assert not complaints and any_driver.capture_mode() == 0

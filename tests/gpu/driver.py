@@ -118,6 +118,12 @@ class StandIn:
     def leave(self) -> None:
         self.call("cuCtxSetCurrent", None)
 
+    def capture_mode(self) -> int:
+        """This thread's, 0 unless somebody has left another one."""
+        mode = c_int(0)
+        self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        return mode.value
+
     def stream(self) -> int:
         self.enter()
         made = c_void_p()

@@ -110,6 +110,18 @@ def test_offsets_views_library_calls_and_constants(driver: StandIn, kernels: lis
         assert buffer[2:7].tolist() == [2, 3, 4, 10, 12] and squares.tolist() == [4, 9, 16]
 
 
+def test_a_grid_has_up_to_three_dimensions(driver: StandIn, kernels: list[_C.CudaKernel]) -> None:
+    x, y, z = map(Register, range(3))
+    pointers = (Pointer(0), Pointer(0))
+    grids = [(x,), (x, y), (x, y, z), (5, z, 6), (z, z, x)]
+    launches = [Launch(0, pointers, (1,), grid=grid) for grid in grids]
+    plan = plan_of(*launches, Return(()), inputs=(Slot(0), x, y, z))
+    for run in both(plan, kernels):
+        driver.forget()
+        run(torch.zeros(1), 2, 3, 4)
+        assert [launch.grid for launch in driver.launches()] == [(2, 1, 1), (2, 3, 1), (2, 3, 4), (5, 4, 6), (4, 4, 2)]
+
+
 def test_launches_are_on_the_stream_that_torch_uses(driver: StandIn, kernels: list[_C.CudaKernel]) -> None:
     native, reference = both(SIZED, kernels)
     stream = driver.stream()

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #ifdef WITH_CUDA_H
 #include <cuda.h>
 #else
@@ -328,6 +329,12 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gx, unsigned gy, unsigned gz
     int code;
     if (settings.quiet) {
         return 0;
+    }
+    for (int waited = 0; settings.hold; waited++) {
+        if (waited == 5000) {
+            settings.hold = complain(0, "cuLaunchKernel: nobody can end what it waits for");
+        }
+        usleep(1000);
     }
     pthread_mutex_lock(&lock);
     Function *function = node.function = found(handle, FUNCTION, "cuLaunchKernel");

@@ -86,6 +86,7 @@ int stand_in_set(const char *name, int value)
     } all[] = {
         {"devices", &settings.devices}, {"capability", &settings.capability}, {"shared", &settings.shared},
         {"launch_fails", &settings.launch_fails}, {"load_fails", &settings.load_fails}, {"quiet", &settings.quiet},
+        {"hold", &settings.hold},
         {"any_memory", &settings.any_memory}, {"instantiate_fails", &settings.instantiate_fails},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {

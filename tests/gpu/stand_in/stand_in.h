@@ -79,6 +79,7 @@ typedef struct {
 typedef struct {
     int devices, capability, shared;
     int load_fails, launch_fails, instantiate_fails; /* the error of the next one */
+    int hold;       /* launches wait, as on a stream on which too much is waiting */
     int quiet;      /* launches are neither checked nor recorded */
     int any_memory; /* pointers to all memory of the process are right */
 } Settings;
