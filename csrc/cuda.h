@@ -125,5 +125,6 @@ PyObject *module_launch_cuda_kernel(PyObject *module, PyObject *args);
 extern PyTypeObject CudaGraph_Type;
 /* How many graphs of ours this thread captures: they keep what they launch. */
 extern _Thread_local int cuda_own_captures;
+PyObject *module_captures_cuda(PyObject *module, PyObject *args);
 
 #endif

@@ -145,6 +145,22 @@ static PyObject *graph_replay(CudaGraphObject *self, PyObject *const *tensors, P
     return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+PyObject *module_captures_cuda(PyObject *UNUSED(module), PyObject *args)
+{
+    const char *path;
+    int device, status = CAPTURE_NONE;
+    CUstream stream;
+    if (!PyArg_ParseTuple(args, "si:captures_cuda", &path, &device)) {
+        return NULL;
+    }
+    CudaDriver *driver = cuda_driver(path);
+    if (driver == NULL || cuda_stream(driver, device, &stream) < 0) {
+        return NULL;
+    }
+    CUresult code = driver->call.is_capturing(stream, &status); /* an error: a launch on the default stream would be one */
+    return PyBool_FromLong(code != 0 || status != CAPTURE_NONE);
+}
+
 /* ---- the type ---- */
 
 static int read_places(CudaGraphObject *self, PyObject *places)

@@ -141,6 +141,7 @@ static PyMethodDef module_functions[] = {
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS, NULL},
     {"resume", resume_call, METH_O, NULL},
     {"on_failure", on_failure, METH_O, NULL},
+    {"captures_cuda", module_captures_cuda, METH_VARARGS, NULL},
     {"launch_cuda_kernel", module_launch_cuda_kernel, METH_VARARGS, NULL},
     {"record", (PyCFunction)(void (*)(void))recorded_forward, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},

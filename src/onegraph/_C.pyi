@@ -296,6 +296,9 @@ class CudaGraph:
     def replay(self, *inputs: Any) -> None:
         """Fill the places from these tensors, and begin the launches on torch's current stream."""
 
+def captures_cuda(driver: str, device: int, /) -> bool:
+    """Whether torch's current stream captures what is launched on it, in the place of running it."""
+
 def launch_cuda_kernel(
     address: int, grid: tuple[int, ...], pointers: tuple[int, ...], sizes: tuple[int, ...], /
 ) -> None:

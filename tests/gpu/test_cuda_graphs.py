@@ -226,6 +226,19 @@ def test_what_synchronizes_cannot_be_captured(driver: StandIn, kernels: list[_C.
             graph.replay(torch.ones(1))
 
 
+def test_where_the_program_captures_it_is_a_part_of_that(driver: StandIn, graphed: Callable[..., GraphedPlan]) -> None:
+    run, stream, x = graphed(SIZED), driver.stream(), torch.ones(2)
+    run(x)
+    outer = _C.CudaGraph((), driver.path)
+    driver.forget()
+    with driver.using(stream):
+        one, two, *_ = outer.capture(lambda: run(x), (run, x))
+        x.fill_(5)
+        outer.replay()
+    assert one.tolist() == [6, 6] and two.tolist() == [12, 12] and hows(driver) == ["replay"] * 2
+    assert not [*filter(None, run.captures.values())]
+
+
 def test_graphs_end_with_what_they_launch(driver: StandIn, kernels: list[_C.CudaKernel]) -> None:
     gc.collect()
     alive = {kind: driver.alive(kind) for kind in (Kind.GRAPH, Kind.EXEC)}

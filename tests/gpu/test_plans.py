@@ -166,7 +166,7 @@ def test_plans_that_cannot_be_are_refused(driver: StandIn, kernels: list[_C.Cuda
     for grid, device in [((1,), "cpu"), ((), "cuda"), ((1, 1, 1, 1), "cuda")]:
         with pytest.raises(ValueError, match=f"a kernel on {device} is not launched in a grid of {len(grid)} dim"):
             launcher(plan_of(begin, Launch(0, pointers, (4,), grid=grid), end), addresses, {}, device=device)
-    for lies, device in [("cuda", "cpu"), ("meta", "cuda"), ("cuda:1", "cpu")]:
+    for lies, device in [("cuda", "cpu"), ("meta", "cuda"), ("cuda:1", "cpu"), ("cuda:1", "cuda:0")]:
         with pytest.raises(ValueError, match=f"a plan for {device} makes no tensors on {lies}"):
             launcher(plan_of(Alloc(1, F32, (4,), (1,), lies), end), addresses, {}, device=device)
     few = plan_of(begin, Launch(0, pointers, (), grid=(1,)), end)

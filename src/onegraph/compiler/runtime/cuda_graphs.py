@@ -61,8 +61,8 @@ class GraphedPlan:
         ] = {}  # None: it ran once, and is captured when it comes again
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        if self.why_not is not None:
-            return self.run(*inputs)
+        if self.why_not is not None or _C.captures_cuda(self.driver, self.device.index or 0):
+            return self.run(*inputs)  # where the program captures, it is a part of that
         key = (get_ident(), *map(self.layout, range(len(inputs)), inputs))  # threads share no places
         capture = self.captures.get(key)
         if capture is None:

@@ -80,7 +80,7 @@ def launcher(
 ) -> _C.Plan | Executor:
     """The plan as a native callable, or as a Python one where this torch has not what the native one needs.
 
-    Its kernels run on this kind of `device`, where its tensors may lie.
+    Its kernels run on this `device`, and its tensors lie there, or on the processor.
 
     The native one is a range of this name for torch's profiler. In `times`, which is zeros at first (`no_times`), it
     counts how often the graph ran, and its nanoseconds; and behind that, for each kernel and call in order, the same.
@@ -127,10 +127,11 @@ class Translation:
         recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES,
         device: str = "cpu",
     ) -> None:
-        if plan.sanitize and device != "cpu":
+        self.device = torch.device(device)
+        self.is_cpu = self.device.type == "cpu"
+        if plan.sanitize and not self.is_cpu:
             raise ValueError(f"kernels on {device} do not check what they access: sanitize is for the processor's")
         self.plan = plan
-        self.device = device
         self.recipes = recipes
         self.addresses = addresses
         self.registers = [0] * plan.registers
@@ -214,7 +215,7 @@ class Translation:
                 where = self.slot(base), self.integer(offset)
                 return ("view", self.slot(target), 0, 0, *where, *self.layout(shape, strides))
             case Launch():
-                return ("launch" if self.device == "cpu" else "device_launch", *self.launch(step))
+                return ("launch" if self.is_cpu else "device_launch", *self.launch(step))
             case ExternCall():
                 return ("extern", *self.external(step))
             case Free(slots, for_good, ours):
@@ -224,14 +225,15 @@ class Translation:
                 return ("return", len(values), *self.places(values))
 
     def other_device(self, name: str) -> tuple[int, int]:
-        """The kind of a device, and its index: -1 for the current one."""
+        """The kind of a device, and its index: -1 for the current one, where nobody says which."""
         found = torch.device(name)
-        if found.type != self.device:
+        indices = {device.index for device in (found, self.device)} - {None}
+        if found.type != self.device.type or len(indices) > 1:
             raise ValueError(f"a plan for {self.device} makes no tensors on {name}")
-        return DEVICES.index(found.type), -1 if found.index is None else found.index
+        return DEVICES.index(found.type), indices.pop() if indices else -1
 
     def launch(self, step: Launch) -> list[int]:
-        if (step.grid != ()) != (self.device != "cpu") or len(step.grid) > 3:
+        if (step.grid == ()) != self.is_cpu or len(step.grid) > 3:
             raise ValueError(f"a kernel on {self.device} is not launched in a grid of {len(step.grid)} dimensions")
         address = self.addresses[step.kernel]
         info = self.plan.kernels[step.kernel]
