@@ -201,9 +201,10 @@ def _in_its_order(g: Lowerer, arg: Any, value: Any) -> Any:
 
 def _is_native(node: Node, device: str) -> bool:
     """Whether kernels of the device can compute with all tensors of the node."""
+    place = torch.device(device)
     values = [node.meta["val"], *(arg.meta["val"] for arg in node.all_input_nodes)]
     return all(
-        item.layout is torch.strided and item.device.type == device and dtype_of(item.dtype).is_native
+        item.layout is torch.strided and item.device == place and dtype_of(item.dtype).is_native
         for value in values
         for item in (value if isinstance(value, (tuple, list)) else (value,))
         if isinstance(item, torch.Tensor)

@@ -1,0 +1,85 @@
+"""NVIDIA's GPUs as targets: kernels in Triton's language, made for the GPU at hand, launched from a plan in C."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from importlib.util import find_spec
+
+import torch
+from torch.fx import GraphModule
+
+from onegraph import _C
+from onegraph.base.config import Config
+from onegraph.base.context import Context
+from onegraph.base.disk_cache import cache_of
+from onegraph.compiler.runtime.launcher import launcher
+from onegraph.compiler.target import Code, Compile, Target
+from onegraph.compiler.triton.cubins import compile_sources
+from onegraph.compiler.triton.gpu import Gpu, machine_of, schedule
+from onegraph.compiler.triton.sources import sources_of
+from onegraph.ir.loop import Program
+
+
+def cuda_target(device: torch.device) -> Target | None:
+    """The target for this device; None without Triton, which compiles for it: the extra `gpu` brings it."""
+    if find_spec("triton") is None:
+        return None
+    return target_for(gpu_of(device), device.index or 0)
+
+
+def gpu_of(device: torch.device) -> Gpu:
+    """What there is of everything, as torch says."""
+    found = torch.cuda.get_device_properties(device)
+    return Gpu(
+        10 * found.major + found.minor,
+        found.multi_processor_count,
+        found.max_threads_per_multi_processor,
+        found.regs_per_multiprocessor,
+        found.shared_memory_per_block_optin,
+    )
+
+
+@cache
+def target_for(gpu: Gpu, index: int) -> Target:
+    """The target for a GPU of this kind with this number."""
+    machine = machine_of(gpu)
+    return Target(
+        f"cuda:{index}",
+        machine,
+        library_as_it_is,
+        schedule(machine),
+        partial(compile_kernels, gpu=gpu, index=index),
+        partial(launcher, device="cuda"),
+    )
+
+
+def library_as_it_is(module: GraphModule, parameters: frozenset[int], config: Config, compile: Compile) -> GraphModule:
+    """Products, convolutions and attention are calls of torch's operators, which choose among libraries themselves."""
+    return module
+
+
+def compile_kernels(program: Program, cx: Context, gpu: Gpu, index: int) -> Code:
+    """Write, compile and load the kernels of the program."""
+    found = sources_of(program)
+    cubins = compile_sources(found.sources, gpu, cache_of(cx.config, "objects"))
+    kernels = []
+    for source, cubin in zip(found.sources, cubins, strict=True):
+        sizes = sum(kind == "i64" for kind in source.signature.values())
+        counts = len(source.signature) - sizes, sizes
+        shape = cubin.threads, cubin.shared
+        kernels.append(_C.CudaKernel(cubin.code, cubin.name, *shape, *counts, cx.config.cuda_driver, index))
+
+    def text() -> str:
+        return "\n\n".join(source.text for source in found.sources)
+
+    return Code(
+        found.functions,
+        tuple(source.info for source in found.sources),
+        tuple(kernel.address for kernel in kernels),
+        kernels,
+        False,
+        text,
+        {"triton": text},
+        found.begins,
+        grids=found.grids,
+    )
