@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ from onegraph.compiler.interpreted import interpreted
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.pipeline import alone
 from onegraph.compiler.target import Target
+from onegraph.compiler.targets import devices_of, target_of
 from onegraph.reloading import graph_bytes, note, note_entered, note_other, within_mode
 from onegraph.torchlib import private
 from onegraph.torchlib.announced import compiling
@@ -70,6 +72,7 @@ COMPILER_FAILED = (
     'please report it. options={"raise_compiler_errors": True} raises it, with where it is from.'
 )
 MEASURED_HERE = "the error of its products in integers was measured for these weights"
+NO_TARGET = "the graph of %s runs operator by operator: there is no compiler for graphs on %s"
 BACKWARD_IN_EAGER = "the backward pass of %s runs in eager: %s"
 
 
@@ -121,13 +124,20 @@ def differentiated(make: Callable[..., Run]) -> GraphCompiler:
             return module.forward
         if needs_gradients(module, examples):
             return recorded(module, examples, cx, partial(make, cx))
-        graph = functional(module, examples, cx)
-        if graph is None:
-            return module.forward
-        run = beneath(make(cx, graph.module, False))
-        return bind(graph.spec, run, records_writes=False, records_views=False)
+        return functionally(module, examples, cx, partial(make, cx))
 
     return compile_graph
+
+
+def functionally(
+    module: torch.fx.GraphModule, examples: list[Any], cx: Context, make: Callable[..., Run]
+) -> Callable[..., Any]:
+    """Run the graph, which records no gradients, as what `make` makes of the functional one."""
+    graph = functional(module, examples, cx)
+    if graph is None:
+        return module.forward
+    run = beneath(make(graph.module, False))
+    return bind(graph.spec, run, records_writes=False, records_views=False)
 
 
 def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
@@ -137,7 +147,8 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
 
 def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     """Run as `eager` does, and tell what the native compiler would leave to libraries, and keep for gradients."""
-    if runs_by_operators(module, cx):
+    target = target_of(module)
+    if target is None or runs_by_operators(module, cx):
         return module.forward
     try:
         if needs_gradients(module, examples):
@@ -145,9 +156,9 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
             graphs = planned[1].modules() if planned is not None else []
         else:
             graph = functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module
-            graphs = [in_integers(CPU, graph, parameters_among(examples), examples, cx)]
+            graphs = [in_integers(target, graph, parameters_among(examples), examples, cx)]
         for graph in graphs:
-            lower_graph(graph, cx, CPU.device, CPU.machine)
+            lower_graph(graph, cx, target.device, target.machine)
     except Exception as error:
         cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))
     return module.forward
@@ -158,8 +169,20 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
     """Compile the graph to fused native code; one that records gradients to two of them, forward and backward.
 
     A graph on which the compiler fails runs operator by operator: a defect of ours costs speed, and a warning says so.
+    So does one on a device that there is no compiler for.
     """
-    return compiled_for(CPU, module, examples, cx)
+    target = target_of(module)
+    return uncompiled(module, examples, cx) if target is None else compiled_for(target, module, examples, cx)
+
+
+def uncompiled(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """Run as `aot_eager` does a graph on devices that there is no compiler for. It is not kept on disk."""
+    devices = " and ".join(map(str, devices_of(module)))
+    LOGGER.warning(NO_TARGET, cx.frame, devices)
+    cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"there is no compiler for graphs on {devices}"))
+    if cx.made is not None:
+        cx.made.why = f"there is no compiler for graphs on {devices}"
+    return compiled_or_not(None, module, examples, replace(cx, made=None))
 
 
 def native_for(target: Target) -> GraphCompiler:
@@ -177,7 +200,7 @@ def compiled_for(target: Target, module: torch.fx.GraphModule, examples: list[An
 
 
 def compiled_or_not(
-    target: Target, module: torch.fx.GraphModule, examples: list[Any], cx: Context
+    target: Target | None, module: torch.fx.GraphModule, examples: list[Any], cx: Context
 ) -> Callable[..., Any]:
     if runs_by_operators(module, cx):
         return module.forward
@@ -185,7 +208,10 @@ def compiled_or_not(
         if needs_gradients(module, examples):
             if is_too_small(module, cx.config.smallest_recorded_graph):
                 return module.forward
-            return recorded(module, examples, cx, partial(natively, target, cx))
+            make = partial(by_operators, cx) if target is None else partial(natively, target, cx)
+            return recorded(module, examples, cx, make)
+        if target is None:
+            return functionally(module, examples, cx, partial(by_operators, cx))
         return compiled_natively(target, module, examples, cx)
     except (GraphBreak, NotKnown):  # an operator must know a number that only the running program has
         cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))

@@ -61,7 +61,9 @@ def ldexp(x: Tensor, exponent: Tensor) -> Any:
 
 
 def dropout(x: Tensor, p: float, train: bool | None) -> Any:
-    """The mask is drawn as eager draws it; the rest joins the work around it."""
+    """The mask is drawn as eager draws it; the rest joins the work around it. Other devices draw as they compute."""
+    if x.device.type != "cpu":
+        return NotImplemented
     if not train and train is not None:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     kept = 1.0 - p

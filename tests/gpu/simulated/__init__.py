@@ -108,4 +108,11 @@ def install() -> Any:
     devices = [Properties(index) for index in range(torch._C._cuda_getDeviceCount())]
     torch.cuda._get_device_properties = devices.__getitem__  # as `_cuda_init` does
     torch.cuda.default_generators = tuple(torch._C.Generator(f"cuda:{n}") for n in range(len(devices)))
+    torch.UntypedStorage.clone = cloned  # of a build without CUDA, they cannot be made on a device by themselves
     return finder.take_log
+
+
+def cloned(storage: Any) -> Any:
+    import torch
+
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage).clone().untyped_storage()

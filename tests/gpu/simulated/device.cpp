@@ -160,6 +160,27 @@ static const at::Generator &default_generator(DeviceIndex index)
     return made.at(index < 0 ? current.device : index);
 }
 
+// Operators that draw without being given a generator do so from that of the CPU, which has the state of the device's.
+struct Drawing {
+    at::Generator drawn, own;
+    intrusive_ptr<TensorImpl> before;
+
+    Drawing(at::Generator of_device) : drawn(at::detail::getDefaultCPUGenerator()), own(std::move(of_device))
+    {
+        before = drawn.unsafeGetGeneratorImpl()->get_state();
+        move(own, drawn);
+    }
+    ~Drawing()
+    {
+        move(drawn, own);
+        drawn.unsafeGetGeneratorImpl()->set_state(*before);
+    }
+    static void move(const at::Generator &from, const at::Generator &to)
+    {
+        to.unsafeGetGeneratorImpl()->set_state(*from.unsafeGetGeneratorImpl()->get_state());
+    }
+};
+
 static at::Generator on_cpu(const at::Generator &given)
 {
     return given.device().is_cuda() ? static_cast<Random *>(given.unsafeGetGeneratorImpl())->on_cpu : given;
@@ -400,6 +421,10 @@ static void run_on_cpu(const OperatorHandle &op, DispatchKeySet, torch::jit::Sta
     note(op.operator_name().name, " on stream ", current.streams[exchange.device ? exchange.device->index() : current.device]);
     {
         impl::ExcludeDispatchKeyGuard below(autograd_dispatch_keyset_with_ADInplaceOrView | autocast_dispatch_keyset);
+        std::optional<Drawing> drawing;
+        if (exchange.device && op.hasTag(at::Tag::nondeterministic_seeded)) {
+            drawing.emplace(on_cpu(default_generator(exchange.device->index())));
+        }
         op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack);
     }
     exchange.take_changes();
