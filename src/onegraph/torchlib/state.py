@@ -15,6 +15,7 @@ import torch
 from onegraph.base.dataclass import dataclass
 from onegraph.torchlib import private
 from onegraph.torchlib.attention import ATTENTION_CHOICES
+from onegraph.torchlib.devices import choose_index, index_in_use
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
 
@@ -58,6 +59,7 @@ class GlobalState:
     functorch_depth: int
     forward_recorded: bool
     inference: int
+    device_index: int | None
 
     @classmethod
     def snapshot(cls) -> GlobalState:
@@ -76,6 +78,7 @@ class GlobalState:
             private.transforms_depth(),
             private.is_forward_recorded(),
             len(_ENTERED.modes),
+            index_in_use(),
         )
 
     def restore(self) -> None:
@@ -86,6 +89,7 @@ class GlobalState:
             partial(private.set_grad_enabled, self.grad_enabled),
             self._restore_autocast,
             self._restore_choices,
+            partial(choose_index, self.device_index),
         )
 
     def _leave_inference(self) -> None:

@@ -440,7 +440,7 @@ static void record_stream(const OperatorHandle &, DispatchKeySet, torch::jit::St
 }
 
 // Of torch for all devices, which ask for kernels of the kind of device below the dispatcher.
-static const char *const EVERYWHERE[] = {"copy_", "convolution", "convolution_backward"};
+static const char *const EVERYWHERE[] = {"copy_", "convolution", "convolution_backward", "mse_loss"};
 
 static void register_operators()
 {

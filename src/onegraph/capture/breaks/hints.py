@@ -24,6 +24,11 @@ from onegraph.capture.breaks.reason import named
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
 
+#: What makes contexts for devices, which have rows of their own.
+DESCRIBING = """torch.cuda.amp torch.cuda.stream torch.cuda.StreamContext torch.cuda.device torch.cuda.device_of
+torch.cuda._DeviceGuard torch.cuda._utils torch.xpu.stream torch.xpu.StreamContext torch.xpu.device torch.xpu.device_of
+torch.xpu._DeviceGuard torch.xpu._utils torch.mtia.stream torch.mtia.StreamContext torch.mtia.device
+torch.mtia._utils torch.accelerator.device_index"""
 #: Modules of torch whose Python functions work on real tensors and the state of the process.
 TORCH_MODULES: dict[str, Reason | None] = {
     **named(b.COMMUNICATION, "torch.distributed"),
@@ -34,6 +39,8 @@ TORCH_MODULES: dict[str, Reason | None] = {
     **named(b.PROCESS, "torch.multiprocessing"),
     **named(b.PROFILER, "torch.profiler torch.autograd.profiler"),
     **named(b.RANDOM_STATE, "torch.random torch.cuda.random torch.xpu.random"),
+    **named(b.DEVICE_WORK, "torch.cuda torch.xpu torch.mps torch.mtia torch.accelerator"),
+    **dict.fromkeys(DESCRIBING.split()),
 }
 #: Modules of Python whose functions talk to other threads, processes and machines, and whose objects may change at any
 #: time.

@@ -68,6 +68,8 @@ def refused_at_once(func: Any, args: Any, kwargs: Any, is_input: Callable[[Any],
         return operator_break(b.INPUT_SHAPE_CHANGE, func)
     if name in REAL_ONLY:
         return operator_break(REAL_ONLY[name], func)
+    if kwargs and kwargs.get("pin_memory"):
+        return operator_break(b.TENSOR_PLACE, func)
     if name in ENLARGING and any(map(is_empty, (*args, *(kwargs or {}).values()))):
         return operator_break(b.MEMORY_CHANGE, func)
     if is_data_setter(func):

@@ -20,6 +20,12 @@ STATE_CHANGE = _define(
     _LEAKS,
     "call it outside of the compiled function",
 )
+DEVICE_WORK = _define(
+    "device-work",
+    "use of {name}, which orders the work of a device, waits for it, or tells of it",
+    "Operators of a graph know no streams and events; a graph runs on the stream that is the current one at its call.",
+    "do it outside of the compiled function",
+)
 TORCH_CONTEXT = _define(
     "torch-context",
     "use of the context manager {name}",

@@ -127,13 +127,10 @@ def refusal_of(function: FunctionType) -> Refusal | None:
         return Breaking(reason, f"{function.__module__}.{function.__qualname__}")
     owner, _, name = function.__qualname__.rpartition(".")
     foreign = (function.__module__ or "").startswith("torch._dynamo")  # they are marks
-    if name == "__enter__" and owner not in CONTEXTS and not foreign and runs_natively(function):
+    if name == "__enter__" and not foreign and runs_natively(function):
         return Breaking(TORCH_CONTEXT, f"{function.__module__}.{owner}")
     return row_of(getattr(function, "__wrapped__", None)).refuse
 
-
-#: Context managers of torch, in Python, that tracing follows: those that choose a device or a stream of CUDA.
-CONTEXTS = frozenset({"device", "StreamContext", "_DeviceGuard"})
 
 #: What native functions of modules do that have no effect but on their arguments.
 MODULES: dict[str, Access] = {

@@ -45,6 +45,7 @@ from onegraph.capture.pyobject.contents import holds
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib import warned
 from onegraph.torchlib.composites import call_composite
+from onegraph.torchlib.devices import with_index
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.given import bounded, indexed
 from onegraph.torchlib.graph import CHECKPOINT, Checkpoint
@@ -108,6 +109,7 @@ class Recorder(Recording):
         #: Told of an operator that has made sizes which only the data say, and its arguments and result.
         self.sizes_made: Callable[[Recorder, Any, Any, Any], None]
         self.once_warned: Callable[[], object] = lambda: None  # told of one that warns once in a process
+        self.current_device: Callable[[], int]
         self.copied = CopiedItems()
         #: The tensors of subclasses, and the modes of the program, outermost first.
         self.handles = Handles(fake)
@@ -202,7 +204,7 @@ class Recorder(Recording):
         refused = refused_at_once(func, args, kwargs, self.is_input)
         if refused is not None:
             raise refused
-        args, kwargs = self.as_traced(args), self.as_traced(kwargs or {})
+        args, kwargs = with_index(func, self.as_traced(args), self.as_traced(kwargs or {}), self.current_device)
         if not self.fake.sizes.is_static:
             args, kwargs = indexed(args, kwargs)
         chosen = selection(func, args)

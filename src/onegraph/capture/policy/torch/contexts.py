@@ -206,7 +206,7 @@ def has_modes(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 #: One goes below other modes, where the recorder does not see what it does; the other takes the fakes' mode away.
 breaks(b.TORCH_CONTEXT, DeviceContext.__enter__, DeviceContext.__exit__, private.disable_current_modes)
-FOLLOWED = (torch.device, torch.Stream, DisableTorchFunctionSubclass)
+FOLLOWED = (torch.device, DisableTorchFunctionSubclass)
 for _context in vars(NATIVE).values():
     if isinstance(_context, type) and _context not in FOLLOWED and hasattr(_context, "__enter__"):
         breaks(b.TORCH_CONTEXT, _context.__enter__, _context.__exit__)  # type: ignore[attr-defined]
