@@ -379,6 +379,7 @@ def test_the_table_is_complete() -> None:
     tested = {change.state for change in CHANGES}
     elsewhere = {"tracing by TorchScript", "symbolic tracing by FX", "function transforms"}  # test_modes_around.py
     elsewhere |= {"settings that a program changes", "generators of random numbers"}  # test_settings_within.py ...
+    elsewhere |= {"current device"}  # tests/gpu
     elsewhere |= {"inference mode, dual numbers within the function"}
     for state in STATES:
         if state.treatment is not Treatment.IRRELEVANT:

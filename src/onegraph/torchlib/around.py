@@ -188,6 +188,12 @@ STATES: tuple[State, ...] = (
         ASKED,
         "the answer is guarded",
     ),
+    State(
+        "current device",
+        ("torch.cuda.set_device", "with torch.cuda.device"),
+        ASKED,
+        "by code that asks for it, or names a kind of device without a number",
+    ),
     State("environment", ("os.environ",), ASKED, "guarded as any dict is"),
     # ---- a node of the graph, or done by the code around it ----
     State(
@@ -252,6 +258,12 @@ STATES: tuple[State, ...] = (
         ("torch.set_float32_matmul_precision", "torch.backends.cudnn", "torch.backends.mkldnn"),
         IRRELEVANT,
         "the libraries read it at each call; kernels that are made here compute no less precisely",
+    ),
+    State(
+        "current stream",
+        ("torch.cuda.set_stream", "with torch.cuda.stream"),
+        IRRELEVANT,
+        "graphs run on the stream that is the current one at their call",
     ),
     State(
         "flushing of denormal numbers",

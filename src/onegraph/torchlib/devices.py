@@ -3,11 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
 
 accelerator: Any = torch.accelerator
+
+
+def _functions(table: dict[Any, str]) -> list[Any]:
+    found = [getattr(home, name, None) for home, names in table.items() for name in names.split()]
+    return [each for each in found if isinstance(each, FunctionType)]
+
+
+#: What programs ask of the devices of the process.
+ASKED = _functions(
+    {
+        torch.cuda: "is_available device_count is_initialized is_bf16_supported is_tf32_supported get_arch_list",
+        torch.xpu: "is_available device_count is_initialized is_bf16_supported",
+        torch.mps: "is_available device_count",
+        torch.mtia: "is_available device_count is_initialized",
+        accelerator: "is_available device_count current_accelerator",
+    }
+)
+#: What they ask of one device: of the current one, if they do not say which.
+ASKED_OF_ONE = _functions(
+    {
+        torch.cuda: "get_device_capability get_device_name get_device_properties",
+        torch.xpu: "get_device_capability get_device_name get_device_properties",
+    }
+)
+#: Which device is the current one.
+INDICES = _functions(
+    {
+        torch.cuda: "current_device",
+        torch.xpu: "current_device",
+        torch.mtia: "current_device",
+        accelerator: "current_device_index current_device_idx",
+    }
+)
 #: The index of the current device. To ask begins the use of the accelerator, as making a tensor on it does.
 current_index: Callable[[], int] = accelerator.current_device_index
 

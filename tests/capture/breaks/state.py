@@ -43,6 +43,18 @@ def setting_outside(graph, x):
     return graph(lambda x: x + 1)(x)
 
 
+@breaks(b.DEVICE_WORK)
+def emptied(x):
+    torch.cuda.empty_cache()
+    return x + 1
+
+
+@emptied.fixed("do it outside")
+def emptied_outside(graph, x):
+    torch.cuda.empty_cache()
+    return graph(lambda x: x + 1)(x)
+
+
 class Doubled(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {})) * 2

@@ -7,7 +7,7 @@ know nothing of. A graph runs on the stream that is the current one when it is c
 from __future__ import annotations
 
 from functools import partial
-from types import FunctionType, MethodDescriptorType
+from types import MethodDescriptorType
 from typing import Any
 
 import torch
@@ -18,27 +18,9 @@ from onegraph.capture.breaks.hints import public_name
 from onegraph.capture.calls.registry import breaks, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.policy.torch.contexts import OpenContext, leave_context
-from onegraph.capture.policy.torch.questions import QUESTIONS, answer
-from onegraph.torchlib.devices import accelerator, accelerator_kind, current_index
+from onegraph.capture.policy.torch.questions import answer
+from onegraph.torchlib.devices import ASKED, ASKED_OF_ONE, INDICES, accelerator, accelerator_kind, current_index
 
-#: What programs ask of devices, by the module: the answer holds for this process, and is guarded.
-ASKED = {
-    torch.cuda: "is_available device_count is_initialized is_bf16_supported is_tf32_supported get_arch_list",
-    torch.xpu: "is_available device_count is_initialized is_bf16_supported",
-    torch.mps: "is_available device_count",
-    torch.mtia: "is_available device_count is_initialized",
-    accelerator: "is_available device_count current_accelerator",
-}
-#: What they ask of one device: of the current one, if they do not say which.
-ASKED_OF_ONE = {
-    torch.cuda: "get_device_capability get_device_name get_device_properties",
-    torch.xpu: "get_device_capability get_device_name get_device_properties",
-}
-#: Which device is the current one.
-INDICES = {
-    torch.cuda: "current_device", torch.xpu: "current_device", torch.mtia: "current_device",
-    accelerator: "current_device_index current_device_idx",
-}  # fmt: skip
 #: What depends on the current device.
 OF_CURRENT = frozenset({"is_bf16_supported", "is_tf32_supported"})
 #: Contexts in which another device is the current one.
@@ -49,11 +31,6 @@ CONTEXTS = [
 ]
 CONTEXTS += [accelerator.device_index] if hasattr(accelerator, "device_index") else []
 STREAMS = [torch.cuda.StreamContext, torch.xpu.StreamContext, torch.mtia.StreamContext]
-
-
-def functions_in(table: dict[Any, str]) -> list[Any]:
-    found = [getattr(home, name, None) for home, names in table.items() for name in names.split()]
-    return [each for each in found if isinstance(each, FunctionType)]
 
 
 def ask(question: Any, tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -78,9 +55,8 @@ def current(tracer: Tracing) -> int:
     return int(answer(current_index, tracer, (), {}))
 
 
-for _table, _ask in ((ASKED, ask), (ASKED_OF_ONE, ask_of_one), (INDICES, ask_index)):
-    for _question in functions_in(_table):
-        QUESTIONS.append(_question)
+for _questions, _ask in ((ASKED, ask), (ASKED_OF_ONE, ask_of_one), (INDICES, ask_index)):
+    for _question in _questions:
         policy(_question)(partial(_ask, _question))
 
 

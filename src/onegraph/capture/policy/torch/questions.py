@@ -25,6 +25,9 @@ from onegraph.capture.guards.source import Const
 from onegraph.capture.interp.rests import Rest
 from onegraph.torchlib import private
 from onegraph.torchlib.attention import sdpa_kernel, traced_sdpa_kernel
+from onegraph.torchlib.devices import ASKED as ASKED_OF_DEVICES
+from onegraph.torchlib.devices import ASKED_OF_ONE as ASKED_OF_ONE_DEVICE
+from onegraph.torchlib.devices import INDICES as DEVICE_INDICES
 from onegraph.torchlib.private import profiler_enabled
 from onegraph.torchlib.settings import (
     DETERMINISTIC,
@@ -176,6 +179,7 @@ TELLS_PRECISION = re.compile(r"precision|tf32")
 QUESTIONS += [torch.is_warn_always_enabled, *PUBLIC_QUESTIONS, profiler_enabled, tell_precision]
 ASKED = [setting.ask for setting in PLAIN_SETTINGS.values() if not setting.compared]
 QUESTIONS += [question for question in ASKED if question not in QUESTIONS]
+QUESTIONS += [*ASKED_OF_DEVICES, *ASKED_OF_ONE_DEVICE, *DEVICE_INDICES]
 QUESTIONS += [getattr(dist, name) for name in DISTRIBUTED if hasattr(dist, name)]
 for _question in QUESTIONS:
     policy(_question)(partial(answer, _question))
