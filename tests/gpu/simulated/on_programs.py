@@ -22,11 +22,22 @@ def leaf(*size: int) -> torch.Tensor:
 
 def made(x: torch.Tensor) -> Any:
     y = torch.zeros(3, device="cuda") + x.sum()
-    return y, torch.arange(3, device=x.device), torch.full((2,), 3.0, device="cuda:1"), torch.tensor([1.0], device="cuda")
+    return (
+        y,
+        torch.arange(3, device=x.device),
+        torch.full((2,), 3.0, device="cuda:1"),
+        torch.tensor([1.0], device="cuda"),
+    )
 
 
 def made_like(x: torch.Tensor) -> Any:
-    return torch.zeros_like(x), torch.full_like(x, 2), x.new_ones(3), x.new_tensor([1.0]), torch.ones_like(x, device="cpu")
+    return (
+        torch.zeros_like(x),
+        torch.full_like(x, 2),
+        x.new_ones(3),
+        x.new_tensor([1.0]),
+        torch.ones_like(x, device="cpu"),
+    )
 
 
 def made_in_context(x: torch.Tensor) -> Any:

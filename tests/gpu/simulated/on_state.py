@@ -22,7 +22,11 @@ def asked(x: torch.Tensor) -> Any:
     cuda = torch.cuda
     answers = cuda.is_available(), cuda.device_count(), cuda.current_device(), cuda.is_initialized()
     answers += cuda.get_device_capability(), cuda.get_device_capability(device=1), cuda.get_device_name("cuda:1")
-    answers += cuda.is_bf16_supported(), torch.accelerator.current_accelerator(), torch.accelerator.current_device_index()
+    answers += (
+        cuda.is_bf16_supported(),
+        torch.accelerator.current_accelerator(),
+        torch.accelerator.current_device_index(),
+    )
     return x * cuda.get_device_properties(0).multi_processor_count, cuda.get_device_properties(x.device).major, answers
 
 
@@ -202,7 +206,8 @@ def test_work_is_on_the_stream_and_in_the_order_of_the_program(function: Callabl
 ELSEWHERE = """
 import pathlib, torch, onegraph
 from gpu.simulated.kept import answers
-compiled = onegraph.compile(answers, backend="eager", options={{"cache_dir": pathlib.Path({folder!r}), "verify": False}})
+options = {{"cache_dir": pathlib.Path({folder!r}), "verify": False}}
+compiled = onegraph.compile(answers, backend="eager", options=options)
 print([str(each) for each in compiled(torch.ones(2))])
 """
 

@@ -82,5 +82,9 @@ def to_the_cpu(x: torch.Tensor, y: torch.Tensor) -> Any:
 def test_gradients() -> None:
     check(custom, lambda: (on_cuda(3, requires_grad=True),))
     check(to_the_cpu, lambda: (on_cuda(3, requires_grad=True), torch.randn(3, requires_grad=True)))
-    check(checkpointed, lambda: (nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).cuda(), on_cuda(2, 3, requires_grad=True)), fullgraph=False)
+    check(
+        checkpointed,
+        lambda: (nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).cuda(), on_cuda(2, 3, requires_grad=True)),
+        fullgraph=False,
+    )
     check(clipped, lambda: (nn.Linear(3, 3).cuda(), on_cuda(2, 3)), fullgraph=False)

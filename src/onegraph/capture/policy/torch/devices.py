@@ -24,13 +24,17 @@ from onegraph.torchlib.devices import ASKED, ASKED_OF_ONE, INDICES, accelerator,
 #: What depends on the current device.
 OF_CURRENT = frozenset({"is_bf16_supported", "is_tf32_supported"})
 #: Contexts in which another device is the current one.
-CONTEXTS = [
+CONTEXTS: list[Any] = [
     getattr(home, name)
-    for home, names in {torch.cuda: "device _DeviceGuard", torch.xpu: "device _DeviceGuard", torch.mtia: "device"}.items()
+    for home, names in {
+        torch.cuda: "device _DeviceGuard",
+        torch.xpu: "device _DeviceGuard",
+        torch.mtia: "device",
+    }.items()
     for name in names.split()
 ]
 CONTEXTS += [accelerator.device_index] if hasattr(accelerator, "device_index") else []
-STREAMS = [torch.cuda.StreamContext, torch.xpu.StreamContext, torch.mtia.StreamContext]
+STREAMS: list[Any] = [torch.cuda.StreamContext, torch.xpu.StreamContext, torch.mtia.StreamContext]
 
 
 def ask(question: Any, tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
