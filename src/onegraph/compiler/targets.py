@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import GraphModule
 
+from onegraph.base.late import late_module
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.target import Target
 
+if TYPE_CHECKING:
+    from onegraph.compiler.cuda import cuda_target
+else:  # for who has a GPU
+    cuda_target = late_module("onegraph.compiler.cuda").cuda_target
+
 #: By the kind of device: the target for one such device; None where this process has no compiler for it.
-TARGETS: dict[str, Callable[[torch.device], Target | None]] = {"cpu": lambda device: CPU}
+TARGETS: dict[str, Callable[[torch.device], Target | None]] = {"cpu": lambda device: CPU, "cuda": cuda_target}
 
 
 def target_of(module: GraphModule) -> Target | None:

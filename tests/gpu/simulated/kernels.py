@@ -1,0 +1,46 @@
+"""Kernels for the simulated devices: the stand-in of the driver launches them, and Triton's interpreter computes.
+
+Triton's compiler, whose code nobody here can run, is exchanged: a cubin is a few words for the stand-in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from gpu.driver import StandIn, image_of
+from gpu.interpreted.interpreter import first_element
+
+from onegraph.compiler import cuda
+from onegraph.compiler.triton.cubins import Cubin, function_of
+from onegraph.compiler.triton.gpu import Gpu
+from onegraph.compiler.triton.sources import Source
+
+DTYPES = {"i1": "bool", "bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
+DTYPES |= {f"{sign}{bits}": f"{kind}{bits}" for sign, kind in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
+
+
+def install(driver: StandIn) -> None:
+    """Have kernels compiled for this driver."""
+
+    def compile_sources(sources: Sequence[Source], gpu: Gpu, kept: object = None) -> list[Cubin]:
+        return [cubin_of(source, gpu, driver) for source in sources]
+
+    cuda.compile_sources = compile_sources
+
+
+def cubin_of(source: Source, gpu: Gpu, driver: StandIn) -> Cubin:
+    kinds = list(source.signature.values())
+    function = function_of(source)
+
+    def compute(parameters: Any, grid: Any) -> None:
+        given = [
+            first_element(parameters[place], getattr(torch, DTYPES[kind[1:]])) if kind[0] == "*" else parameters[place]
+            for place, kind in enumerate(kinds)
+        ]
+        function[grid[0], grid[1], grid[2]](*given, **source.constants)
+
+    driver.bind(source.name, compute)
+    image = image_of({source.name: ("".join("p" if kind[0] == "*" else "i" for kind in kinds), {})}, gpu.capability)
+    return Cubin(source.name, image, 32 * source.blocks.warps, 0, 0)

@@ -1,0 +1,119 @@
+"""From a program on a device to kernels that it launches, through every stage, beside eager mode on that device."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gpu.driver import StandIn
+from gpu.simulated import kernels
+from torch import Tensor, nn
+
+import onegraph
+
+
+@pytest.fixture(scope="module")
+def any_driver() -> StandIn:
+    driver = StandIn()
+    kernels.install(driver)
+    return driver
+
+
+@pytest.fixture
+def driver(any_driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """A driver that knows no memory but that of its devices: here that of the process."""
+    monkeypatch.setenv("ONEGRAPH_CUDA_DRIVER", any_driver.path)
+    onegraph.reset()
+    any_driver.set(devices=2, capability=90, shared=232448, any_memory=1, quiet=0)
+    any_driver.forget()
+    yield any_driver
+    complaints = any_driver.complaints()
+    any_driver.forget()
+    assert not complaints
+
+
+def launched(driver: StandIn, function: Callable[..., Any], *inputs: Any) -> list[str]:
+    """The kernels that a compiled call launches, whose results are eager's."""
+    compiled = onegraph.compile(function, fullgraph=True)
+    expected = function(*inputs)
+    driver.forget()
+    torch.testing.assert_close(compiled(*inputs), expected)
+    return [each.kernel.rpartition("_")[0] for each in driver.launches()]
+
+
+def test_a_gelu_over_a_sum(driver: StandIn) -> None:
+    x, y = torch.randn(33, 70, device="cuda"), torch.randn(33, 70, device="cuda")
+    assert launched(driver, lambda x, y: F.gelu(x + y), x, y) == ["add_gelu"]
+
+
+def test_its_gradients(driver: StandIn) -> None:
+    def trained(function: Callable[..., Tensor]) -> list[Tensor]:
+        torch.manual_seed(0)
+        x, y = (torch.randn(33, 70, device="cuda", requires_grad=True) for _ in range(2))
+        loss = function(x, y)
+        loss.backward(torch.ones_like(loss))
+        return [loss, x.grad, y.grad]
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return F.gelu(x + y)
+
+    expected = trained(function)
+    driver.forget()
+    torch.testing.assert_close(trained(onegraph.compile(function, fullgraph=True)), expected)
+    assert len(driver.launches()) == 2
+
+
+def test_a_softmax(driver: StandIn) -> None:
+    assert len(launched(driver, lambda x: torch.softmax(x * 2, -1), torch.randn(9, 100, device="cuda"))) == 1
+
+
+def test_a_linear_layer_with_what_is_around_it(driver: StandIn) -> None:
+    layer = nn.Linear(20, 30, device="cuda")
+    found = launched(driver, lambda x: F.relu(layer(x + 1)) * 2, torch.randn(7, 20, device="cuda"))
+    assert found == ["add", "lt_where_mul"]
+
+
+def test_a_training_step(driver: StandIn) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).cuda()
+    other = copy.deepcopy(model)
+    x, y = torch.randn(16, 20, device="cuda"), torch.randint(0, 4, (16,), device="cuda")
+
+    def steps(model: nn.Module, forward: Callable[..., Tensor]) -> list[Tensor]:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses = []
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(forward(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return losses
+
+    expected = steps(other, other)
+    driver.forget()
+    torch.testing.assert_close(steps(model, onegraph.compile(model, fullgraph=True)), expected)
+    assert len(driver.launches()) >= 6
+    for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_numbers_of_the_cpu_and_sizes_that_change(driver: StandIn) -> None:
+    compiled = onegraph.compile(lambda x, factor: (x * factor).sum(1), dynamic=True)
+    for rows in (3, 40, 7):
+        x, factor = torch.randn(rows, 50, device="cuda"), torch.tensor(1.5)
+        torch.testing.assert_close(compiled(x, factor), (x * factor).sum(1))
+
+
+def test_the_second_device(driver: StandIn) -> None:
+    x = torch.randn(64, device="cuda:1")
+    launched(driver, lambda x: x.sin() + 1, x)
+    compiled = onegraph.compile(lambda x: x.sin() + 1)
+    for device in ("cuda:0", "cpu", "cuda:1"):
+        found = compiled(x.to(device))
+        assert found.device == torch.device(device)
+        torch.testing.assert_close(found, x.to(device).sin() + 1)
