@@ -19,16 +19,19 @@ from onegraph.compiler.triton.index_text import Term, index_text
 from onegraph.compiler.triton.ops import TRITON_OPS
 from onegraph.compiler.triton.sources import Sources, sources_of
 from onegraph.ir.index import Index, Symbol
+from onegraph.ir.loop import Extern, Kernel
 from onegraph.ir.loop_check import check_program
 from onegraph.ir.loop_text import format_program, parse_program
 from onegraph.ir.scalar import SCALAR_OPS
 
+GPU = machine_of(H100)
+
 
 def sources(function: Callable[..., Any], *inputs: Tensor, symbolic: Any = None) -> Sources:
     """The kernels of a function, as they are written for a GPU; its fake inputs may lie anywhere."""
-    cx, machine = Context(CHECKED), machine_of(H100)
-    lowered = lower_graph(record(function, *inputs, symbolic=symbolic), cx, "cpu", machine)
-    program = run_passes(lowered.program, schedule(machine), cx, check_program, format_program, "schedule")
+    cx = Context(CHECKED)
+    lowered = lower_graph(record(function, *inputs, symbolic=symbolic), cx, "cpu", GPU)
+    program = run_passes(lowered.program, schedule(GPU), cx, check_program, format_program, "schedule")
     return sources_of(program)
 
 
@@ -168,3 +171,11 @@ def test_division_of_indices_rounds_down() -> None:
 
 def test_kinds_of_gpus_differ() -> None:
     assert machine_of(A100).threads < machine_of(H100).threads
+
+
+def test_loops_in_order_are_left_to_libraries() -> None:
+    lowered = lower_graph(record(lambda x: (x.cumsum(0), x + 1), torch.randn(9, 30)), Context(CHECKED), "cpu", GPU)
+    assert [(left.operator, left.reason) for left in lowered.left] == [
+        ("aten.cumsum.default", "its loop runs in order")
+    ]
+    assert [type(step) for step in lowered.program.steps] == [Extern, Kernel]

@@ -44,6 +44,8 @@ class Machine:
     line: int
     #: Bytes of a row that stays in a near cache from one loop over it to the next, but must be fetched ahead.
     long_rows: range
+    #: Whether a loop whose iterations run in order may be a kernel: where one lane is slow, libraries share it out.
+    runs_in_order: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ return (z,)                                       t1: f32 = mul(t0, 2.0)
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from torch.fx import GraphModule, Node
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
+from onegraph.compiler.kernels import is_ordered
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
 from onegraph.compiler.lower.arguments import Fraction, dtype_of, index_of, specialized, tensor_type
@@ -35,7 +36,7 @@ from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.compiler.target import Machine
 from onegraph.ir.index import Index, Symbol
-from onegraph.ir.loop import Program, SizeOf
+from onegraph.ir.loop import Kernel, Loop, Program, SizeOf, Step
 from onegraph.ir.types import F64
 from onegraph.torchlib.aten import OpOverload, has_effect, is_random, may_view, opened
 from onegraph.torchlib.data_sizes import BORN
@@ -153,9 +154,13 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
         reason = "it refuses this element type" if is_refused(node) else reason
         reason = "algorithms are to be deterministic" if minds_determinism(node) else reason
         reason = "the option skipped_lowerings names it" if is_disabled(node.target, g.cx.config) else reason
+        before = len(g.steps)
         result = NotImplemented if reason else lowering(g, *args, **kwargs)
         if result is not NotImplemented:
-            return result
+            if g.machine.runs_in_order or not _run_in_order(g.steps[before:]):
+                return result
+            reason = "its loop runs in order"
+            del g.steps[before:]
         reason = reason or "its lowering does not cover this use"
     g.left.append(Left(str(node.target), reason or reason_left(node.target), *cost_left(node)))
     if is_random(node.target):
@@ -209,6 +214,11 @@ def _is_native(node: Node, device: str) -> bool:
         for item in (value if isinstance(value, (tuple, list)) else (value,))
         if isinstance(item, torch.Tensor)
     )
+
+
+def _run_in_order(steps: Iterable[Step]) -> bool:
+    kernels = (step for step in steps if isinstance(step, Kernel))
+    return any(isinstance(s, Loop) and is_ordered(s) for kernel in kernels for s in kernel.body)
 
 
 def _argument(value: Any, values: Mapping[Node, Any]) -> Any:

@@ -48,6 +48,7 @@ def machine_of(gpu: Gpu) -> Machine:
         near=0,
         line=128,
         long_rows=range(0),
+        runs_in_order=False,
     )
 
 
