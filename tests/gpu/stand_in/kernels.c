@@ -227,7 +227,7 @@ typedef void (*Computes)(const uint64_t *parameters, const unsigned *grid);
 static struct {
     char name[128];
     Computes computes;
-} bound[64];
+} bound[4096];
 static int n_bound;
 
 void stand_in_bind(const char *name, Computes computes)
