@@ -31,6 +31,7 @@ SMALL = Machine(
     tile_rows=2,
     tile_columns=8,
     threads=1,
+    parts=2,
     thread_nanoseconds=1000,
     speed=1,
     stack=1024,

@@ -170,7 +170,7 @@ def test_division_of_indices_rounds_down() -> None:
 
 
 def test_kinds_of_gpus_differ() -> None:
-    assert machine_of(A100).threads < machine_of(H100).threads
+    assert machine_of(A100).parts < machine_of(H100).parts
 
 
 def test_loops_in_order_are_left_to_libraries() -> None:

@@ -17,6 +17,7 @@ MACHINE = Machine(
     tile_rows=6,
     tile_columns=64 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 16,
     threads=16,
+    parts=32,
     thread_nanoseconds=1500,  # it costs half a microsecond
     speed=64,
     stack=1 << 17,

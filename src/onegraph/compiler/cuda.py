@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch.fx import GraphModule
@@ -29,7 +30,7 @@ def cuda_target(device: torch.device) -> Target | None:
 
 def gpu_of(device: torch.device) -> Gpu:
     """What there is of everything, as torch says."""
-    found = torch.cuda.get_device_properties(device)
+    found: Any = torch.cuda.get_device_properties(device)
     return Gpu(
         10 * found.major + found.minor,
         found.multi_processor_count,

@@ -33,6 +33,8 @@ class Machine:
     tile_columns: int
     #: Pieces of work that keep its threads busy.
     threads: int
+    #: Pieces into which a long reduction to few results is divided.
+    parts: int
     #: What starting a thread costs, in nanoseconds of work that it must be given.
     thread_nanoseconds: int
     #: Additions in a nanosecond, in vectors, on data that is near.

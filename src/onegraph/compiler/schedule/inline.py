@@ -48,7 +48,7 @@ from onegraph.ir.loop import (
 from onegraph.ir.types import DType
 
 MAX_STATEMENTS = 300  # of a kernel: longer ones cost more in compile time and registers than they save
-MAX_LOADS = 3  # of what is repeated
+MAX_LOADS = 3  # of what is repeated, where memory is far
 STORE_AND_LOAD = 6.0  # of one element, in units of an addition
 KERNEL = 20_000.0  # what one kernel less is worth, in units of an addition
 
@@ -93,8 +93,11 @@ def definition_of(step: Step) -> Definition | None:
     return Definition(step.axes, step.body, place)
 
 
-def inline(program: Program, cx: Context) -> Program:
-    """Put element-by-element kernels into their consumers where that saves time."""
+def inline(program: Program, cx: Context, launch: float = KERNEL, most_loads: int = MAX_LOADS) -> Program:
+    """Put element-by-element kernels into their consumers where that saves time.
+
+    A `launch` costs as many additions. What has more than `most_loads` is not loaded again and again.
+    """
     table = program.table()
     consumers, pinned = _consumers(program)
     inlined: dict[str, Definition] = {}
@@ -107,7 +110,7 @@ def inline(program: Program, cx: Context) -> Program:
             if definition is not None:
                 definition = replace(definition, body=step.body, built=built)
                 (name,) = names
-                if name not in pinned and _pays(definition, table[name], consumers.get(name, [])):
+                if name not in pinned and _pays(definition, table[name], consumers.get(name, []), launch, most_loads):
                     inlined[name] = definition
                     continue
         steps.append(step)
@@ -134,7 +137,7 @@ def rewritten(program: Program) -> set[str]:
     return {name for name, count in counts.items() if count > 1}
 
 
-def _pays(definition: Definition, buffer: Buffer, consumers: list[Kernel]) -> bool:
+def _pays(definition: Definition, buffer: Buffer, consumers: list[Kernel], launch: float, most_loads: int) -> bool:
     """Whether computing the elements at every use is cheaper than storing them once."""
     if not consumers:
         return True
@@ -142,12 +145,12 @@ def _pays(definition: Definition, buffer: Buffer, consumers: list[Kernel]) -> bo
     uses = sum((evaluations(kernel, buffer.name) for kernel in consumers), ZERO)
     if uses == size:
         return len(definition.body) < MAX_STATEMENTS
-    if sum(isinstance(s, Let) and isinstance(s.value, Load) for s in definition.body) > MAX_LOADS:
+    if sum(isinstance(s, Let) and isinstance(s.value, Load) for s in definition.body) > most_loads:
         return False
     cost = block_cost(definition.body)
     if uses.constant is None or size.constant is None:
         return cost <= STORE_AND_LOAD
-    stored = size.constant * cost + (size.constant + uses.constant) * STORE_AND_LOAD / 2 + KERNEL
+    stored = size.constant * cost + (size.constant + uses.constant) * STORE_AND_LOAD / 2 + launch
     return uses.constant * cost <= stored and len(definition.body) * len(consumers) < MAX_STATEMENTS
 
 

@@ -50,7 +50,7 @@ def split_reductions(program: Program, cx: Context, machine: Machine) -> Program
     buffers = list(program.buffers)
     steps: list[Step] = []
     for step in program.steps:
-        pieces = _split(step, table, machine.threads) if isinstance(step, Kernel) else None
+        pieces = _split(step, table, machine) if isinstance(step, Kernel) else None
         if pieces is None:
             steps.append(step)
         else:
@@ -59,7 +59,7 @@ def split_reductions(program: Program, cx: Context, machine: Machine) -> Program
     return replace(program, buffers=tuple(buffers), steps=tuple(steps))
 
 
-def _split(kernel: Kernel, table: dict[str, Buffer], threads: int) -> tuple[Buffer, Kernel, Kernel] | None:
+def _split(kernel: Kernel, table: dict[str, Buffer], machine: Machine) -> tuple[Buffer, Kernel, Kernel] | None:
     match kernel.body:
         case (*before, Loop(axes, body), Store(output, place, value)) if all(isinstance(s, Let) for s in before):
             pass
@@ -70,12 +70,12 @@ def _split(kernel: Kernel, table: dict[str, Buffer], threads: int) -> tuple[Buff
         return None
     rows = product([axis.extent or ONE for axis in kernel.axes]).constant
     count = product([axis.extent or ONE for axis in axes]).constant
-    if rows is None or count is None or not 0 < rows < threads or rows * count < MANY_ELEMENTS:
+    if rows is None or count is None or not 0 < rows < machine.threads or rows * count < MANY_ELEMENTS:
         return None
     if REDUCTIONS[last.op].positional:
         return None
     axis = max(axes, key=_extent)
-    parts = _part_count(_extent(axis), -(-2 * threads // rows))
+    parts = _part_count(_extent(axis), -(-machine.parts // rows))
     if parts < 2:
         return None
     dtype = last.dtype

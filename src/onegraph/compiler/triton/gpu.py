@@ -30,6 +30,9 @@ class Gpu:
     shared: int
 
 
+#: Additions in the time of a launch, 2 microseconds.
+LAUNCH = 1 << 24
+
 A100 = Gpu(80, 108, 2048, 1 << 16, 166_912)
 H100 = Gpu(90, 132, 2048, 1 << 16, 232_448)
 
@@ -41,7 +44,8 @@ def machine_of(gpu: Gpu) -> Machine:
         totals=64,
         tile_rows=1,
         tile_columns=32,
-        threads=2 * gpu.multiprocessors,
+        threads=32,  # a row has hundreds of its own
+        parts=4 * gpu.multiprocessors,
         thread_nanoseconds=1,
         speed=1 << 14,
         stack=0,
@@ -54,10 +58,13 @@ def machine_of(gpu: Gpu) -> Machine:
 
 def schedule(machine: Machine) -> tuple[Pass[Program], ...]:
     """From loops as operators are lowered to loops as kernels are written of them."""
+    inlined = partial(inline, launch=LAUNCH, most_loads=8)
     divided = partial(split_reductions, machine=machine)
     fused = partial(fuse, machine=machine)
     return (
-        Pass("inline", inline, "first: chains of operators shrink to their ends, which leaves the choices that matter"),
+        Pass(
+            "inline", inlined, "first: chains of operators shrink to their ends, which leaves the choices that matter"
+        ),
         Pass("split_reductions", divided, "before fuse, which would tie what surrounds them to few programs"),
         Pass("fuse", fused, "on coordinates: axes of different kernels are compared through the buffers they index"),
         Pass("drop_roundings", drop_roundings, "after fusing, which brings operators together; it leaves dead code"),
