@@ -6,10 +6,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 MODELS ?=
 
-.PHONY: help install demo test smoke test-all test-pythons test-torches sanitize lint docs bench wheels clean
+.PHONY: help install demo test smoke test-all test-gpu-simulated test-pythons test-torches sanitize lint docs bench wheels clean
 
 help:
-	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-pythons | test-torches | sanitize | lint | docs | bench | wheels | clean"
+	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-gpu-simulated | test-pythons | test-torches | sanitize | lint | docs | bench | wheels | clean"
 
 install:
 	@.ci/install
@@ -26,6 +26,9 @@ smoke:
 
 test-all: install test-pythons
 	@$(PY) -m pytest -m "slow or not slow"
+
+test-gpu-simulated: install
+	@.ci/triton --whole
 
 test-pythons:
 	@.ci/pythons
