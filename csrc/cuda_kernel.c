@@ -1,5 +1,6 @@
 /* CudaKernel: a kernel that a CUDA device has loaded, and how it is launched. */
 #include "cuda.h"
+#include <elf.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <structmember.h>
@@ -142,6 +143,36 @@ static void unload_retired(CudaDriver *driver, int device)
     }
 }
 
+/* Whether all that a cubin says it has is there: the driver is not told where it ends. */
+static bool is_whole(PyObject *cubin)
+{
+    const char *image = PyBytes_AS_STRING(cubin);
+    uint64_t size = (uint64_t)PyBytes_GET_SIZE(cubin);
+    Elf64_Ehdr header;
+    if (size < SELFMAG || memcmp(image, ELFMAG, SELFMAG) != 0) {
+        return true; /* a text, which ends with a zero */
+    }
+    if (size < sizeof(header)) {
+        return false;
+    }
+    memcpy(&header, image, sizeof(header));
+    uint64_t sections = (uint64_t)header.e_shnum * sizeof(Elf64_Shdr);
+    uint64_t segments = (uint64_t)header.e_phnum * header.e_phentsize;
+    if (header.e_shoff > size || header.e_shentsize != sizeof(Elf64_Shdr) || sections > size - header.e_shoff ||
+        header.e_phoff > size || segments > size - header.e_phoff) {
+        return false;
+    }
+    for (int i = 0; i < header.e_shnum; i++) {
+        Elf64_Shdr section;
+        memcpy(&section, image + header.e_shoff + (size_t)i * sizeof(section), sizeof(section));
+        bool has_bytes = section.sh_type != SHT_NOBITS;
+        if (has_bytes && (section.sh_offset > size || section.sh_size > size - section.sh_offset)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Whether the kernel's parameters lie as they are given to it, where the driver says so. */
 static bool has_parameters(const CudaKernel *kernel)
 {
@@ -253,6 +284,9 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (threads <= 0 || shared < 0 || pointers < 0 || sizes < 0) {
         return PyErr_Format(PyExc_ValueError, "no kernel has %d threads, %d bytes of shared memory, %d pointers and %d "
                             "sizes", threads, shared, pointers, sizes);
+    }
+    if (!is_whole(cubin)) {
+        return PyErr_Format(PyExc_RuntimeError, "loading %U: the cubin is cut off", name);
     }
     const char *text = PyUnicode_AsUTF8(name);
     CudaDriver *driver = text == NULL ? NULL : cuda_driver(path);

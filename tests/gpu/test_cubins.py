@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -134,6 +134,8 @@ def test_much_shared_memory_is_asked_for(driver: StandIn, build: Callable[[str, 
 def test_a_cubin_for_another_device_is_refused(driver: StandIn, build: Callable[[str, int], Built]) -> None:
     with pytest.raises(RuntimeError, match=r"on a device of compute capability 8\.0, gelu: .*209\)"):
         build("gelu", 90).load(driver)
+    with pytest.raises(RuntimeError, match="the cubin is cut off"):
+        replace(build("gelu", 80), cubin=build("gelu", 80).cubin[:-1]).load(driver)
     driver.set(capability=86)
     build("gelu", 80).load(driver)
     built = build("gelu", 80)

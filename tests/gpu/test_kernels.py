@@ -133,6 +133,18 @@ def test_errors_of_loading(driver: StandIn) -> None:
     assert driver.alive(Kind.MODULE) <= loads + 2
 
 
+def test_a_cubin_that_is_cut_off(driver: StandIn) -> None:
+    header = b"\x7fELF" + bytes(36) + (64).to_bytes(8, "little") + bytes(10) + bytes([64, 0, 2, 0, 0, 0])
+    section = bytes(24) + (192).to_bytes(8, "little") + (8).to_bytes(8, "little") + bytes(24)
+    whole = header + bytes(64) + section + bytes(8)
+    assert (len(header), len(section)) == (64, 64)
+    for size in range(4, len(whole)):
+        with pytest.raises(RuntimeError, match="loading k: the cubin is cut off"):
+            _C.CudaKernel(whole[:size], "k", 32, 0, 0, 0, driver.path)
+    with pytest.raises(RuntimeError, match="loading k: device kernel image is invalid"):
+        _C.CudaKernel(whole, "k", 32, 0, 0, 0, driver.path)
+
+
 def test_errors_of_launches(driver: StandIn) -> None:
     kernel = driver.kernel("k", "")
     for code, name in [(719, "CUDA_ERROR_LAUNCH_FAILED"), (700, "CUDA_ERROR_ILLEGAL_ADDRESS")]:
