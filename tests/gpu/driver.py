@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import subprocess
 import threading
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
+from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 
@@ -45,7 +47,9 @@ class Launched:
 
 
 def compile_library(name: str, sources: Sequence[Path], *options: str) -> Path:
-    target = Path(mkdtemp(prefix="onegraph-stand-in-")) / name
+    folder = mkdtemp(prefix="onegraph-stand-in-")
+    atexit.register(rmtree, folder, ignore_errors=True)
+    target = Path(folder) / name
     command = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{name}", *options]
     subprocess.run([*command, *map(str, sources), "-o", str(target), "-lpthread"], check=True)
     return target

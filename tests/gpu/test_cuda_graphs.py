@@ -177,9 +177,12 @@ def test_what_is_not_captured_runs_as_it_is(name: str, driver: StandIn, graphed:
 
 
 def test_inputs_on_another_device(driver: StandIn, graphed: Callable[..., GraphedPlan]) -> None:
-    run = graphed(plan_of(Return((Slot(0),))))
-    x = torch.ones(2, device="meta")
-    assert run(x)[0] is x and run.why_not == "an input lies on another device"
+    for x, why in [
+        (torch.ones(2, device="meta"), "an input lies on another device"),
+        (torch.ones(2).to_sparse(), "an input is sparse"),
+    ]:
+        run = graphed(plan_of(Return((Slot(0),))))
+        assert run(x)[0] is x and run.why_not == why and run(x)[0] is x
 
 
 def test_errors_while_a_graph_is_captured(driver: StandIn, graphed: Callable[..., GraphedPlan]) -> None:

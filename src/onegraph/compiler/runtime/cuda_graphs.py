@@ -56,14 +56,13 @@ class GraphedPlan:
         self.driver = driver
         self.device = torch.device(device)
         self.why_not = unsuitable(plan, self.device)
-        self.captures: dict[
-            tuple[Any, ...], Capture | None
-        ] = {}  # None: it ran once, and is captured when it comes again
+        #: By the sizes of inputs; None: these came once, and are captured when they come again.
+        self.captures: dict[tuple[Any, ...], Capture | None] = {}
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         if self.why_not is not None or _C.captures_cuda(self.driver, self.device.index or 0):
             return self.run(*inputs)  # where the program captures, it is a part of that
-        key = (get_ident(), *map(self.layout, range(len(inputs)), inputs))  # threads share no places
+        key = (get_ident(), *map(self.layout, range(len(inputs)), inputs))  # no places are shared by threads
         capture = self.captures.get(key)
         if capture is None:
             if key not in self.captures:
@@ -84,16 +83,20 @@ class GraphedPlan:
         if not isinstance(value, torch.Tensor):
             return value
         place = value.data_ptr() if position in self.fixed else 0
-        return tuple(value.shape), value.stride(), place
+        return tuple(value.shape), value.stride() if value.layout is torch.strided else None, place
 
     def first(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Run as without graphs: libraries make what they need, and what is wrong is seen."""
         tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
         if any(tensor.device.type != self.device.type for tensor in tensors):
             self.why_not = "an input lies on another device"
+        elif any(tensor.layout is not torch.strided for tensor in tensors):
+            self.why_not = "an input is sparse"
         elif len(self.captures) >= MOST:
             self.why_not = f"its inputs have more than {MOST} sizes"
         results = self.run(*inputs)
+        if self.why_not is not None:
+            return results
         known = {tensor.untyped_storage().data_ptr() for tensor in tensors}
         for result in results:
             is_part = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() in known
