@@ -56,8 +56,8 @@ static int end_capture(CudaGraphObject *self, CUstream stream, bool instantiate)
 
 static PyObject *capture(CudaGraphObject *self, CUstream stream, PyObject *function)
 {
-    if (failed(self, self->driver->call.begin_capture(stream, CAPTURE_THREAD_LOCAL), "beginning the capture of a graph") <
-        0) {
+    CUresult code = self->driver->call.begin_capture(stream, CAPTURE_THREAD_LOCAL);
+    if (failed(self, code, "beginning the capture of a graph") < 0) {
         return NULL;
     }
     cuda_own_captures++;

@@ -219,8 +219,7 @@ class PlanChecker:
 
     def allocate(self, step: Alloc) -> None:
         shape, span = self.layout(step)
-        here = step.device.partition(":")[0] in ("cpu", self.device) and is_device(step.device)
-        self.require(here and step.dtype.size > 0, "a device")
+        self.require(step.device in ("cpu", self.device) and step.dtype.size > 0, "a device")
         size = None if span is None else span * step.dtype.size
         self.require(size is None or size <= (MEMORY if step.device == "cpu" else REACH), "memory")
         self.define(Slot(step.target), Known(step.dtype.torch_name, shape, size))
