@@ -18,6 +18,7 @@ from gpu.driver import Kind, StandIn
 from native.planning import alloc, extern
 
 from onegraph import _C
+from onegraph.compiler.kept_graphs import CODEC, KeptGraph, kept_graph
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.launcher import launcher, no_times
 from onegraph.ir.plan import Alloc, Compute, ExecPlan, Free, KernelInfo, Launch, Pointer, Register, Return, Slot, ViewOf
@@ -177,6 +178,14 @@ def test_plans_that_cannot_be_are_refused(driver: StandIn, kernels: list[_C.Cuda
     checked = ExecPlan((), (), 1, 0, INFOS, (Return(()),), sanitize=True)
     with pytest.raises(ValueError, match="sanitize is for the processor's"):
         launcher(checked, addresses, {}, device="cuda")
+
+
+def test_plans_are_data(driver: StandIn, kernels: list[_C.CudaKernel]) -> None:
+    kept = KeptGraph(SIZED, ("a", "b"), (), (), 2, ())
+    read = CODEC.decode(CODEC.encode(kept))
+    assert read == kept and any(isinstance(step, Launch) and step.grid for step in read.plan.steps)
+    assert both(read.plan, kernels)[0](torch.ones(2))[0].tolist() == [4, 4]
+    assert kept_graph(SIZED, ("a", "b"), {}, {}, 2, ()) is None  # the processor's code alone is found again there
 
 
 def test_tensors_are_made_on_another_device() -> None:

@@ -23,7 +23,7 @@ from onegraph.compiler.library.window import Window
 from onegraph.compiler.plan_bounds import check_plan
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.trial import Trial
-from onegraph.ir.plan import ExecPlan, Return
+from onegraph.ir.plan import ExecPlan, Launch, Return
 from onegraph.ir.types import DType, dtype_named
 
 LIBRARY = "onegraph.compiler.library."
@@ -88,8 +88,11 @@ def kept_graph(
     kernels: int,
     fallbacks: Iterable[str],
 ) -> KeptGraph | None:
-    """The compiled graph as data; None if the code of a kernel is not kept, or a constant is too large."""
-    if not all(objects) or plan.sanitize:
+    """The compiled graph as data; None if the code of a kernel is not kept, or a constant is too large.
+
+    Those of other devices than the processor are not: nothing here loads their code.
+    """
+    if not all(objects) or plan.sanitize or any(isinstance(step, Launch) and step.grid for step in plan.steps):
         return None
     if any(not is_kept(tensor) for tensor in constants.values()):
         return None
