@@ -142,8 +142,8 @@ CUresult cuModuleUnload(CUmodule handle)
         if (current_context("cuModuleUnload") != module->context) {
             complain(0, "cuModuleUnload in another context");
         }
-        for (Object *object = first_object(); object != NULL; object = object->next) {
-            if (object->kind == FUNCTION && object->alive && ((Function *)object)->module == module) {
+        for (Object *object = first_of(FUNCTION); object != NULL; object = object->next) {
+            if (object->alive && ((Function *)object)->module == module) {
                 still_used((Function *)object);
                 object->alive = false;
             }

@@ -148,41 +148,51 @@ CUresult cuGetErrorString(CUresult code, const char **text)
 
 /* ---- what is alive ---- */
 
-static Object *objects; /* all that ever were: none is freed, so that what is dead is known */
+/* All that ever were, by kind and by address: none is freed, so that what is dead is known. */
+static Object *objects[N_KINDS];
+static Object *table[1 << 20];
+
+/* Where an object is in the table, or would be. */
+static Object **place_of(const void *handle)
+{
+    size_t at = ((uintptr_t)handle >> 4) * 0x9e3779b97f4a7c15ull >> 44;
+    while (table[at] != NULL && table[at] != handle) {
+        at = (at + 1) % (sizeof(table) / sizeof(table[0]));
+    }
+    return &table[at];
+}
 
 void *make(Kind kind, size_t size)
 {
     Object *object = calloc(1, size);
     object->kind = kind;
     object->alive = true;
-    object->next = objects;
-    objects = object;
+    object->next = objects[kind];
+    objects[kind] = *place_of(object) = object;
     return object;
 }
 
 void *found(const void *handle, Kind kind, const char *what)
 {
-    for (Object *object = objects; object != NULL; object = object->next) {
-        if (object == handle) {
-            if (object->kind == kind && object->alive) {
-                return object;
-            }
-            complain(0, "%s is given %s", what, object->kind == kind ? "something that is dead" : "something else");
-            return NULL;
-        }
+    Object *object = *place_of(handle);
+    if (object != NULL && object->kind == kind && object->alive) {
+        return object;
     }
-    complain(0, "%s is given something that was never made", what);
+    complain(0, "%s is given %s", what,
+             object == NULL         ? "something that was never made"
+             : object->kind == kind ? "something that is dead"
+                                    : "something else");
     return NULL;
 }
 
-Object *first_object(void) { return objects; }
+Object *first_of(Kind kind) { return objects[kind]; }
 
 int stand_in_alive(int kind)
 {
     int count = 0;
     pthread_mutex_lock(&lock);
-    for (Object *object = objects; object != NULL; object = object->next) {
-        count += object->kind == (Kind)kind && object->alive;
+    for (Object *object = objects[kind]; object != NULL; object = object->next) {
+        count += object->alive;
     }
     pthread_mutex_unlock(&lock);
     return count;
@@ -203,8 +213,8 @@ int stand_in_unregister(uint64_t begin)
 {
     int code = INVALID_VALUE;
     pthread_mutex_lock(&lock);
-    for (Object *object = objects; object != NULL; object = object->next) {
-        if (object->kind == MEMORY && object->alive && ((Memory *)object)->begin == begin) {
+    for (Object *object = objects[MEMORY]; object != NULL; object = object->next) {
+        if (object->alive && ((Memory *)object)->begin == begin) {
             object->alive = false;
             code = 0;
         }
@@ -215,9 +225,9 @@ int stand_in_unregister(uint64_t begin)
 
 bool is_memory(uint64_t begin, uint64_t size)
 {
-    for (Object *object = objects; object != NULL; object = object->next) {
+    for (Object *object = objects[MEMORY]; object != NULL; object = object->next) {
         Memory *memory = (Memory *)object;
-        if (object->kind == MEMORY && object->alive && memory->begin <= begin && begin + size <= memory->end) {
+        if (object->alive && memory->begin <= begin && begin + size <= memory->end) {
             return true;
         }
     }

@@ -10,7 +10,7 @@ enum {
     MOST_PARAMETERS = 256,
 };
 
-typedef enum { CONTEXT, MODULE, FUNCTION, STREAM, EVENT, MEMORY, GRAPH, EXEC } Kind;
+typedef enum { CONTEXT, MODULE, FUNCTION, STREAM, EVENT, MEMORY, GRAPH, EXEC, N_KINDS } Kind;
 
 typedef struct Object {
     Kind kind;
@@ -93,7 +93,7 @@ void record(const char *format, ...);
 void *make(Kind kind, size_t size);
 /* NULL, and a complaint, if there is no such thing. */
 void *found(const void *handle, Kind kind, const char *what);
-Object *first_object(void);
+Object *first_of(Kind kind);
 bool is_memory(uint64_t begin, uint64_t size);
 Context *current_context(const char *what);
 

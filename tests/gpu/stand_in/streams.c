@@ -56,9 +56,9 @@ static void has_run(const Context *context, const Stream *stream, bool all)
         }
     }
     n_running = left;
-    for (Object *object = first_object(); object != NULL; object = object->next) {
+    for (Object *object = first_of(EXEC); object != NULL; object = object->next) {
         Graph *graph = (Graph *)object;
-        if (object->kind == EXEC && (all || graph->stream == stream)) {
+        if (all || graph->stream == stream) {
             graph->running = false;
         }
     }
@@ -81,9 +81,11 @@ void still_used(const Function *function)
             complain(0, "%s is unloaded while it may still run", function->is.name);
         }
     }
-    for (Object *object = first_object(); object != NULL; object = object->next) {
-        if (object->alive && (object->kind == GRAPH || object->kind == EXEC) && launches((Graph *)object, function)) {
-            complain(0, "%s is unloaded, and a graph may launch it", function->is.name);
+    for (Kind kind = GRAPH; kind <= EXEC; kind++) {
+        for (Object *object = first_of(kind); object != NULL; object = object->next) {
+            if (object->alive && launches((Graph *)object, function)) {
+                complain(0, "%s is unloaded, and a graph may launch it", function->is.name);
+            }
         }
     }
 }
@@ -93,9 +95,9 @@ void still_used(const Function *function)
 /* A stream that captures, and with which the null stream goes in step. */
 static Stream *capturing_beside(void)
 {
-    for (Object *object = first_object(); object != NULL; object = object->next) {
+    for (Object *object = first_of(STREAM); object != NULL; object = object->next) {
         Stream *stream = (Stream *)object;
-        if (object->kind == STREAM && object->alive && stream->blocking && stream->capture != NULL) {
+        if (object->alive && stream->blocking && stream->capture != NULL) {
             return stream;
         }
     }
@@ -120,9 +122,9 @@ int is_stream(const void *handle, const char *what, Stream **stream)
 int unsafe_call(const char *what)
 {
     int code = 0;
-    for (Object *object = first_object(); object != NULL && thread_mode != RELAXED; object = object->next) {
+    for (Object *object = first_of(STREAM); object != NULL && thread_mode != RELAXED; object = object->next) {
         Stream *stream = (Stream *)object;
-        if (object->kind != STREAM || !object->alive || stream->capture == NULL || stream->mode == RELAXED) {
+        if (!object->alive || stream->capture == NULL || stream->mode == RELAXED) {
             continue;
         }
         bool mine = pthread_equal(stream->thread, pthread_self()) != 0;
@@ -257,9 +259,9 @@ CUresult cuCtxSynchronize(void)
     int code = 0;
     pthread_mutex_lock(&lock);
     Context *context = current_context("cuCtxSynchronize");
-    for (Object *object = first_object(); object != NULL; object = object->next) {
+    for (Object *object = first_of(STREAM); object != NULL; object = object->next) {
         Stream *stream = (Stream *)object;
-        if (object->kind == STREAM && object->alive && stream->context == context && stream->capture != NULL) {
+        if (object->alive && stream->context == context && stream->capture != NULL) {
             stream->invalid = true;
             code = complain(900, "cuCtxSynchronize while a stream captures");
         }
