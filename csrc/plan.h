@@ -80,7 +80,7 @@ typedef struct {
 typedef struct {
     Step step;
     int64_t kernel; /* its address: that of a Kernel, or of a CudaKernel */
-    int64_t parallel;
+    int64_t parallel; /* on another device: its kind, in torch's numbers */
     int64_t errors; /* an object: a tuple of (exception type, message) */
     int64_t n_sizes;
     int64_t n_operands;

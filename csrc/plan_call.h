@@ -13,7 +13,8 @@ typedef struct {
     int8_t itemsize;
     int8_t dtype;
     bool owned;
-    bool is_ours; /* nobody else knows its memory */
+    bool is_ours;   /* nobody else knows its memory */
+    bool on_device; /* where the kernels of another device run: that was looked at */
 } Slot;
 
 typedef struct {

@@ -1,5 +1,6 @@
 /* What a plan does on a device that is not the processor: tensors there, and kernels that begin on its stream. */
 #include "cuda.h"
+#include "libtorch.h"
 #include "plan_call.h"
 #include "tensor_make.h"
 
@@ -50,6 +51,33 @@ int plan_device_alloc(Call *call, const TensorStep *step)
     return 0;
 }
 
+/* The memory of an operand, which lies on the device of the kernel: to any other address it would end the context. */
+static int operand_data(const CudaKernel *kernel, int64_t kind, Slot *slot, void **data)
+{
+    const Libtorch *torch = libtorch_checked();
+    if (slot_data(slot, data) < 0) {
+        return -1;
+    }
+    if (slot->on_device) {
+        return 0;
+    }
+    void *handle = slot->object == NULL ? NULL : tensor_handle(slot->object);
+    int32_t type = ON_CPU, index = -1;
+    if (handle != NULL && (torch->get_device_type(handle, &type) != 0 || torch->get_device_index(handle, &index) != 0)) {
+        PyErr_SetString(PyExc_RuntimeError, "torch does not tell on which device a tensor is");
+        return -1;
+    }
+    if (type != kind || (index >= 0 && index != kernel->device)) {
+        PyObject *device = handle == NULL ? NULL : PyObject_GetAttrString(slot->object, "device");
+        PyErr_Format(PyExc_RuntimeError, "%s, a kernel on CUDA device %d, is given memory on %S", kernel->name,
+                     kernel->device, device == NULL ? Py_None : device);
+        Py_XDECREF(device);
+        return -1;
+    }
+    slot->on_device = true;
+    return 0;
+}
+
 int plan_device_launch(Call *call, const LaunchStep *launch)
 {
     const CudaKernel *kernel = (const CudaKernel *)(uintptr_t)launch->kernel;
@@ -60,7 +88,7 @@ int plan_device_launch(Call *call, const LaunchStep *launch)
     }
     for (int64_t i = 0; i < launch->n_operands; i++) {
         void *data;
-        if (slot_data(&call->slots[launch->operands[i].slot], &data) < 0) {
+        if (operand_data(kernel, launch->parallel, &call->slots[launch->operands[i].slot], &data) < 0) {
             return -1;
         }
         call->pointers[i] = (char *)data + launch->operands[i].offset;

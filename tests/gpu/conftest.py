@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from gpu.driver import StandIn
 
+from onegraph.compiler.runtime import launcher
+
 
 @pytest.fixture(scope="session")
 def any_driver() -> StandIn:
@@ -14,7 +16,9 @@ def any_driver() -> StandIn:
 
 
 @pytest.fixture
-def driver(any_driver: StandIn) -> Iterator[StandIn]:
+def driver(any_driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """Tensors that are to lie on a CUDA device lie on the CPU."""
+    monkeypatch.setattr(launcher, "DEVICES", ("cuda", "", *launcher.DEVICES[2:]))
     any_driver.set(devices=1, capability=80, shared=166912, any_memory=0, quiet=0)
     any_driver.forget()
     yield any_driver

@@ -180,6 +180,37 @@ def test_plans_that_cannot_be_are_refused(driver: StandIn, kernels: list[_C.Cuda
         launcher(checked, addresses, {}, device="cuda")
 
 
+def test_memory_elsewhere_is_not_given_to_kernels(
+    driver: StandIn, kernels: list[_C.CudaKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = [kernel.address for kernel in kernels]
+    there = plan_of(
+        Alloc(1, F32, (2,), (1,), "cuda"),
+        Alloc(2, F32, (2,), (1,), "cuda:0", workspace=True),
+        Launch(0, (Pointer(0), Pointer(2)), (2,), grid=(1,)),
+        Launch(0, (Pointer(2), Pointer(1)), (2,), grid=(1,)),
+        Return((Slot(1),)),
+    )
+    run = launcher(there, addresses, {}, keep=kernels, device="cuda")
+    assert run(torch.zeros(2))[0].tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="a tensor with memory of its own is expected"):
+        run(torch.zeros(2, device="meta"))
+    monkeypatch.undo()  # torch's numbers of devices
+    made = plan_of(alloc(1, F32, (2,), (1,)), Launch(0, (Pointer(1), Pointer(0)), (2,), grid=(1,)), Return((Slot(1),)))
+    for plan in (SIZED, made):
+        run = launcher(plan, addresses, {}, keep=kernels, device="cuda")
+        with pytest.raises(RuntimeError, match="add_one, a kernel on CUDA device 0, is given memory on cpu"):
+            run(torch.zeros(2))
+    scratch = plan_of(
+        alloc(1, F32, (2,), (1,), workspace=True),
+        Launch(0, (Pointer(1), Pointer(1)), (2,), grid=(1,)),
+        Return(()),
+        inputs=(),
+    )
+    with pytest.raises(RuntimeError, match="is given memory on None"):
+        launcher(scratch, addresses, {}, keep=kernels, device="cuda")()
+
+
 def test_plans_are_data(driver: StandIn, kernels: list[_C.CudaKernel]) -> None:
     kept = KeptGraph(SIZED, ("a", "b"), (), (), 2, ())
     read = CODEC.decode(CODEC.encode(kept))

@@ -250,7 +250,8 @@ class Translation:
         sizes = self.integers(step.sizes)
         told = watch, self.object(info.name), next(self.measured)
         grid = self.integers((*step.grid, 1, 1)[:3]) if step.grid else ()
-        return [address, step.parallel, self.object(errors), *counts, *told, *operands, *sizes, *watched, *grid]
+        how = step.parallel if self.is_cpu else DEVICES.index(self.device.type)
+        return [address, how, self.object(errors), *counts, *told, *operands, *sizes, *watched, *grid]
 
     def external(self, step: ExternCall) -> list[int]:
         operator = self.recipes.get(step.operator) or _BOUND.get(step.operator) or find_operator(step.operator)
