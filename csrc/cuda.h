@@ -95,6 +95,8 @@ int cuda_stream(const CudaDriver *driver, int device, CUstream *stream);
 /* Make the context this thread's, and give the one that was; -1 with an exception set. */
 int cuda_enter(const CudaDriver *driver, CUcontext context, CUcontext *outer);
 void cuda_leave(const CudaDriver *driver, CUcontext context, CUcontext outer);
+/* Wait for all that the current context runs, while other threads of Python go on. */
+CUresult cuda_synchronize(const CudaDriver *driver);
 
 /* A kernel that is loaded; its address stands in plans in the place of a function's. Its parameters are the pointers, the
    sizes as 64-bit integers, and two null pointers: memory that Triton's kernels may ask for, and ours do not. */

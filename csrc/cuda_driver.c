@@ -189,3 +189,12 @@ void cuda_leave(const CudaDriver *driver, CUcontext context, CUcontext outer)
         driver->call.set_context(outer);
     }
 }
+
+CUresult cuda_synchronize(const CudaDriver *driver)
+{
+    CUresult code;
+    Py_BEGIN_ALLOW_THREADS
+    code = driver->call.synchronize();
+    Py_END_ALLOW_THREADS
+    return code;
+}

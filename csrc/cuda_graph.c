@@ -129,7 +129,7 @@ static PyObject *graph_replay(CudaGraphObject *self, PyObject *const *tensors, P
     }
     int status = 0;
     if (self->launched && self->stream != stream) { /* which may be gone: all of them are waited for */
-        status = failed(self, self->driver->call.synchronize(), "changing the stream of a graph");
+        status = failed(self, cuda_synchronize(self->driver), "changing the stream of a graph");
     }
     status = status < 0 ? status : fill_places(self, tensors, stream);
     if (status == 0) {

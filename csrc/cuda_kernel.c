@@ -134,7 +134,7 @@ static void unload_retired(CudaDriver *driver, int device)
         if (cuda_enter(driver, module->context, &outer) < 0) {
             PyErr_Clear();
         } else {
-            if (driver->call.synchronize() == 0) { /* otherwise the context is lost, with all that is in it */
+            if (cuda_synchronize(driver) == 0) { /* otherwise the context is lost, with all that is in it */
                 driver->call.unload(module->handle);
             }
             cuda_leave(driver, module->context, outer);
