@@ -126,10 +126,14 @@ def test_plans_of_a_device_with_grids(made: tuple[ExecPlan, torch.fx.GraphModule
     check_read_plan(there, module, {}, (), "cuda")
     for grid in [(), (1, 1, 1, 1), (-1,), (Register(7),)]:
         with pytest.raises(ValueError, match="no plan of this graph"):
-            check_read_plan(with_step(there, Launch, lambda s: replace(s, grid=grid)), module, {}, (), "cuda")
+            check_read_plan(
+                with_step(there, Launch, lambda s, grid=grid: replace(s, grid=grid)), module, {}, (), "cuda"
+            )
     for device in ("meta", "cuda:1", ""):
         with pytest.raises(ValueError, match="no plan of this graph: a device"):
-            check_read_plan(with_step(there, Alloc, lambda s: replace(s, device=device)), module, {}, (), "cuda")
+            check_read_plan(
+                with_step(there, Alloc, lambda s, device=device: replace(s, device=device)), module, {}, (), "cuda"
+            )
 
 
 @pytest.mark.parametrize("name", CHANGES)
