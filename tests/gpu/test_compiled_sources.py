@@ -49,7 +49,7 @@ def test_kernels_are_compiled(name: str, gpu: Gpu) -> None:
     found = sources(function, *inputs).sources
     for source, cubin in zip(found, compile_sources(found, gpu), strict=True):
         assert cubin.name == source.name and cubin.code[:4] == b"\x7fELF"
-        assert cubin.threads == 32 * source.blocks.warps and cubin.shared <= gpu.shared and not cubin.scratch
+        assert cubin.threads == 32 * source.blocks.warps and cubin.shared <= gpu.shared
 
 
 def test_sizes_of_the_call_and_atomic_additions() -> None:

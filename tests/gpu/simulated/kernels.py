@@ -43,4 +43,4 @@ def cubin_of(source: Source, gpu: Gpu, driver: StandIn) -> Cubin:
 
     driver.bind(source.name, compute)
     image = image_of({source.name: ("".join("p" if kind[0] == "*" else "i" for kind in kinds), {})}, gpu.capability)
-    return Cubin(source.name, image, 32 * source.blocks.warps, 0, 0)
+    return Cubin(source.name, image, 32 * source.blocks.warps, 0)

@@ -24,21 +24,17 @@ STAGES = 1  # of a pipeline of loads: kernels without products have none
 THREADS = 8  # that compile
 MISSING = 'kernels for GPUs are compiled by Triton, which is not installed: `pip install "onegraph[gpu]"`'
 _PARSER = Lock()
-_HEAD = struct.Struct("<3q")
+_HEAD = struct.Struct("<2q")
 
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """Code for one kind of GPU: the name of its function, its threads in a block, and bytes of shared memory.
-
-    `scratch` are bytes of memory that each program wants to be given.
-    """
+    """Code for one kind of GPU: the name of its function, its threads in a block, and bytes of shared memory."""
 
     name: str
     code: bytes
     threads: int
     shared: int
-    scratch: int
 
 
 def compile_sources(sources: Sequence[Source], gpu: Gpu, kept: DiskCache | None = None) -> list[Cubin]:
@@ -65,7 +61,7 @@ def compile_source(source: Source, gpu: Gpu, kept: DiskCache | None = None) -> C
             "Triton", f"{source.name} needs {made.shared} bytes of shared memory, and there are {gpu.shared}"
         )
     if kept is not None:
-        kept.store(key, _HEAD.pack(made.threads, made.shared, made.scratch) + made.code)
+        kept.store(key, _HEAD.pack(made.threads, made.shared) + made.code)
     return made
 
 
@@ -96,7 +92,9 @@ def compiled(source: Source, gpu: Gpu) -> Cubin:
     except Exception as error:
         raise CompileError("Triton", f"{source.name}: {error}") from error
     told = made.metadata
-    return Cubin(source.name, made.asm["cubin"], 32 * told.num_warps, told.shared, told.global_scratch_size)
+    if told.global_scratch_size:  # which launches do not give
+        raise CompileError("Triton", f"{source.name} wants {told.global_scratch_size} bytes of memory for each program")
+    return Cubin(source.name, made.asm["cubin"], 32 * told.num_warps, told.shared)
 
 
 def function_of(source: Source) -> Any:
