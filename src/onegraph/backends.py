@@ -41,7 +41,6 @@ from onegraph.capture.examined import examined, note_graph
 from onegraph.capture.graph.memory import has_address
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
-from onegraph.compiler.interpreted import interpreted
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.pipeline import alone
 from onegraph.compiler.target import Target
@@ -60,8 +59,10 @@ from onegraph.torchlib.state import enter_inference, exit_inference, without_aut
 from onegraph.torchlib.warned import ruled
 
 if TYPE_CHECKING:
+    from onegraph.compiler.interpreted import interpreted
     from onegraph.compiler.library.quantize import quantize
-else:  # for an option
+else:  # for options, and to find a fault
+    interpreted = late_module("onegraph.compiler.interpreted").interpreted
     quantize = late_module("onegraph.compiler.library.quantize").quantize
 
 GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]

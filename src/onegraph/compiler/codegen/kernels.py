@@ -6,18 +6,24 @@ What no graph uses any more is freed; a graph that comes back finds its code on 
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from onegraph.base.context import Context
 from onegraph.base.disk_cache import cache_of
+from onegraph.base.late import late_module
 from onegraph.compiler.canonical import CanonicalKernel, canonical
 from onegraph.compiler.codegen.loading import LIVING, Function
 from onegraph.compiler.codegen.module import KernelSource, module_text
 from onegraph.compiler.codegen.native import assembly, compile_text, instructions
-from onegraph.compiler.codegen.perf_map import tell_perf
 from onegraph.compiler.kernel_facts import kernel_bytes, kernel_flops, kernel_name
 from onegraph.compiler.target import Code, Machine
 from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo
+
+if TYPE_CHECKING:
+    from onegraph.compiler.codegen.perf_map import tell_perf
+else:  # for an option
+    tell_perf = late_module("onegraph.compiler.codegen.perf_map").tell_perf
 
 
 def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
