@@ -6,10 +6,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 MODELS ?=
 
-.PHONY: help install demo test smoke test-all test-gpu-simulated test-pythons test-torches sanitize lint docs bench wheels clean
+.PHONY: help install demo test smoke test-all test-gpu-simulated test-pythons test-torches sanitize lint docs bench bench-gpu wheels clean
 
 help:
-	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-gpu-simulated | test-pythons | test-torches | sanitize | lint | docs | bench | wheels | clean"
+	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-gpu-simulated | test-pythons | test-torches | sanitize | lint | docs | bench | bench-gpu | wheels | clean"
 
 install:
 	@.ci/install
@@ -49,6 +49,10 @@ docs:
 
 bench: install
 	@$(PY) -m benchmarks
+
+bench-gpu: install
+	@$(PY) -m pip install -q "triton>=3.7"
+	@$(PY) -m benchmarks.gpu --save
 
 wheels:
 	@.ci/wheels

@@ -1,0 +1,37 @@
+"""The tables of `make bench-gpu` are made from end to end; their numbers say nothing here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from gpu.driver import StandIn
+from gpu.simulated.with_kernels import any_driver, driver  # noqa: F401 - fixtures
+
+import onegraph
+from benchmarks import gpu
+
+
+@pytest.fixture(autouse=True)
+def _without_stock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stock compiler asks for more of CUDA than is simulated, from its import on."""
+    monkeypatch.setattr(gpu, "reset", onegraph.reset)
+    monkeypatch.setattr(gpu, "CONTENDERS", {name: gpu.CONTENDERS[name] for name in ("eager", "onegraph")})
+
+
+@pytest.mark.parametrize(
+    "rows", [gpu.kernel_rows, gpu.launch_rows, pytest.param(gpu.first_call_rows, marks=pytest.mark.slow)]
+)
+def test_rows(driver: StandIn, rows: Callable[[bool], gpu.Rows]) -> None:  # noqa: F811
+    found = dict(rows(True))
+    assert found
+    for cells in found.values():
+        assert set(cells) == {"eager", "onegraph"}
+        assert float(cells["onegraph"].split()[0]) > 0
+    assert driver.launches()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trains", [False, True])
+def test_models(driver: StandIn, trains: bool) -> None:  # noqa: F811
+    assert all(float(cells["onegraph"].split()[0]) > 0 for _, cells in gpu.model_rows(True, trains))
