@@ -58,6 +58,35 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None
 
 
+#: Many programs of one kind: a run of everything takes every third of each, other ones for another PYTHONHASHSEED.
+SAMPLED = frozenset(
+    {
+        "capture/guards/test_absence.py",
+        "capture/symbolic/test_changing_calculations.py",
+        "capture/symbolic/test_changing_expressions.py",
+        "capture/test_adversarial.py",
+        "compiler/lower/test_special_values.py",
+        "compiler/test_scalar_ops.py",
+        "conformance/test_matrix.py",
+    }
+)
+EVERY = 3
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Who names a file, or asks for what is slow, gets all of it."""
+    everything = Path(__file__).parent
+    if [Path(config.rootpath, arg) for arg in config.args] != [everything]:
+        return
+    seed = os.environ.get("PYTHONHASHSEED", "")
+    turn = int(seed) % EVERY if seed.isdecimal() else 0
+    sampled = [i for i in items if str(i.path.relative_to(everything)) in SAMPLED and hasattr(i, "callspec")]
+    for number, item in enumerate(sampled):
+        if number % EVERY != turn:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _frozen() -> None:
     """What is there before a file's tests stays: the garbage collector, which many ask to run, passes over it."""
