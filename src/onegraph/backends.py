@@ -44,12 +44,12 @@ from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.pipeline import alone
 from onegraph.compiler.target import Target
-from onegraph.compiler.targets import devices_of, target_of
 from onegraph.reloading import graph_bytes, note, note_entered, note_other, within_mode
 from onegraph.torchlib import private
 from onegraph.torchlib.announced import compiling
 from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.data_sizes import NotKnown
+from onegraph.torchlib.graph import devices_of
 from onegraph.torchlib.kept_graphs import kept_nodes
 from onegraph.torchlib.private import set_grad_enabled
 from onegraph.torchlib.regions import OPERATORS
@@ -59,9 +59,11 @@ from onegraph.torchlib.state import enter_inference, exit_inference, without_aut
 from onegraph.torchlib.warned import ruled
 
 if TYPE_CHECKING:
+    from onegraph.compiler.cuda import cuda_target
     from onegraph.compiler.interpreted import interpreted
     from onegraph.compiler.library.quantize import quantize
-else:  # for options, and to find a fault
+else:  # for who has a GPU, for options, and to find a fault
+    cuda_target = late_module("onegraph.compiler.cuda").cuda_target
     interpreted = late_module("onegraph.compiler.interpreted").interpreted
     quantize = late_module("onegraph.compiler.library.quantize").quantize
 
@@ -75,6 +77,18 @@ COMPILER_FAILED = (
 MEASURED_HERE = "the error of its products in integers was measured for these weights"
 NO_TARGET = "the graph of %s runs operator by operator: there is no compiler for graphs on %s"
 BACKWARD_IN_EAGER = "the backward pass of %s runs in eager: %s"
+
+#: By the kind of device: the target for one such device; None where this process has no compiler for it.
+TARGETS: dict[str, Callable[[torch.device], Target | None]] = {"cpu": lambda device: CPU, "cuda": cuda_target}
+
+
+def target_of(module: torch.fx.GraphModule) -> Target | None:
+    """What a captured graph is compiled for: the device that its values are on.
+
+    None if there is no target for it, or if they are on several.
+    """
+    device, *others = devices_of(module) or [torch.device("cpu")]
+    return None if others or device.type not in TARGETS else TARGETS[device.type](device)
 
 
 def in_inference_mode(compile_graph: GraphCompiler) -> GraphCompiler:

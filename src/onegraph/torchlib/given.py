@@ -1,8 +1,8 @@
-"""Numbers that the program was given, as arguments of operators."""
+"""Numbers and devices that the program was given, as arguments of operators."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from onegraph.torchlib.aten import OpOverload, leaves, map_leaves
 from onegraph.torchlib.meta_tensors import laid_over
 from onegraph.torchlib.private import DisableTorchDispatch, FakeTensor
 from onegraph.torchlib.size_expression import Whole
+from onegraph.torchlib.state import accelerator_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +148,40 @@ def with_numbers(mode: Any, arguments: Any) -> Any:
         return value
 
     return map_leaves(number, arguments)
+
+
+def with_index(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], current: Callable[[], int]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a function of torch, with the number of the device where only its kind is named.
+
+    Without it, where a tensor is made depends on the device that is the current one when the call is made.
+    """
+    place = _PLACES.get(func)
+    if place is None and kwargs.get("device") is None:
+        return args, kwargs
+    kind = accelerator_kind()
+    if kind is None:
+        return args, kwargs
+
+    def numbered(value: Any) -> Any:
+        return torch.device(kind, current()) if _is_named(value, kind) else value
+
+    if place is not None and len(args) > place:
+        args = (*args[:place], numbered(args[place]), *args[place + 1 :])
+    elif func is torch.Tensor.cuda and kwargs.get("device") is None and kind == "cuda":
+        kwargs = {**kwargs, "device": torch.device(kind, current())}
+    if "device" in kwargs:
+        kwargs = {**kwargs, "device": numbered(kwargs["device"])}
+    return args, kwargs
+
+
+def _is_named(value: Any, kind: str) -> bool:
+    """Whether a value names a device of this kind without its number."""
+    if type(value) is str:
+        return value == kind
+    return isinstance(value, torch.device) and value.index is None and value.type == kind
+
+
+#: Functions that take a device by its position, and which.
+_PLACES: dict[Any, int] = {torch.Tensor.to: 1, torch.Tensor.cuda: 1, torch.as_tensor: 2}

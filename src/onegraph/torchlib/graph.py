@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -47,3 +47,23 @@ def release_source(module: torch.fx.GraphModule) -> None:
 def forget_source(name: str) -> None:
     private.forget_source(name)
     linecache.cache.pop(name, None)
+
+
+def devices_of(module: torch.fx.GraphModule) -> list[torch.device]:
+    """The devices that something of a captured graph is computed on, in its order.
+
+    Nothing is on `meta`; zero-dimensional tensors of the CPU are numbers to other devices.
+    """
+    values = [value for node in module.graph.nodes for value in tensors_in(node.meta.get("example_value"))]
+    found = dict.fromkeys(value.device for value in values if value.device.type != "meta")
+    others = [device for device in found if device.type != "cpu"]
+    is_on_cpu = any(value.device.type == "cpu" and (not others or value.dim()) for value in values)
+    return [device for device in found if device.type != "cpu" or is_on_cpu]
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from tensors_in(each)

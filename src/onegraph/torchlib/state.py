@@ -15,9 +15,30 @@ import torch
 from onegraph.base.dataclass import dataclass
 from onegraph.torchlib import private
 from onegraph.torchlib.attention import ATTENTION_CHOICES
-from onegraph.torchlib.devices import choose_index, index_in_use
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
+accelerator: Any = torch.accelerator
+#: The index of the current device. To ask begins the use of the accelerator, as making a tensor on it does.
+current_index: Callable[[], int] = accelerator.current_device_index
+
+
+def accelerator_kind() -> str | None:
+    """The kind of device that the process has besides its processor."""
+    found = accelerator.current_accelerator(check_available=True)
+    return None if found is None else str(found.type)
+
+
+def index_in_use() -> int | None:
+    """The index of the current device; None while no accelerator is in use."""
+    found = accelerator.current_accelerator()
+    is_used = None if found is None else getattr(torch.get_device_module(found), "is_initialized", lambda: True)
+    return current_index() if is_used is not None and is_used() else None
+
+
+def choose_index(index: int | None) -> None:
+    """Make this the current device, if it is not."""
+    if index is not None and index != index_in_use():
+        accelerator.set_device_index(index)
 
 
 class Entered(threading.local):

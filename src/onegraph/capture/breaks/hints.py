@@ -26,8 +26,8 @@ from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_
 
 #: What makes contexts for devices, which have rows of their own.
 DESCRIBING = """torch.cuda.amp torch.cuda.stream torch.cuda.StreamContext torch.cuda.device torch.cuda.device_of
-torch.cuda._DeviceGuard torch.cuda._utils torch.xpu.stream torch.xpu.StreamContext torch.xpu.device torch.xpu.device_of
-torch.xpu._DeviceGuard torch.xpu._utils torch.mtia.stream torch.mtia.StreamContext torch.mtia.device
+torch.cuda._utils torch.xpu.stream torch.xpu.StreamContext torch.xpu.device torch.xpu.device_of
+torch.xpu._utils torch.mtia.stream torch.mtia.StreamContext torch.mtia.device
 torch.mtia._utils torch.accelerator.device_index"""
 #: Modules of torch whose Python functions work on real tensors and the state of the process.
 TORCH_MODULES: dict[str, Reason | None] = {

@@ -45,9 +45,8 @@ from onegraph.capture.pyobject.contents import holds
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib import warned
 from onegraph.torchlib.composites import call_composite
-from onegraph.torchlib.devices import with_index
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
-from onegraph.torchlib.given import bounded, indexed
+from onegraph.torchlib.given import bounded, indexed, with_index
 from onegraph.torchlib.graph import CHECKPOINT, Checkpoint
 from onegraph.torchlib.histories import is_recorded, refuse_view_of_leaf, storage_of, version_of
 from onegraph.torchlib.private import (

@@ -55,7 +55,6 @@ from onegraph.capture.policy.torch import (
     contexts,
     control_flow,
     custom_functions,
-    devices,
     flexible_attention,
     gradients,
     hooks,
@@ -169,7 +168,7 @@ class Trace:
         self.recorder.takes_numbers = lambda: asked_for or runs_optimizer(self.tracer)
         self.recorder.number_in = self.number_in
         self.recorder.once_warned = partial(questions.answer, torch.is_warn_always_enabled, self.tracer, (), {})
-        self.recorder.current_device = partial(devices.current, self.tracer)
+        self.recorder.current_device = partial(questions.current_device, self.tracer)
         self.tracer.random = RandomDraws(self.world, self.recorder, self.symbols)
         self.recorder.sizes_made = self.symbols.scalars.sizes_made
         self.recorder.copied.step = self.tracer.step

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import MethodDescriptorType
 from typing import Any
 
 import torch
@@ -17,9 +18,10 @@ from torch.overrides import TorchFunctionMode
 from onegraph.base.dataclass import dataclass
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.breaks.hints import public_name
 from onegraph.capture.calls.registry import breaks, policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.policy.torch.questions import answer
+from onegraph.capture.policy.torch.questions import DEVICE_CONTEXTS, answer, current_device
 from onegraph.torchlib import private
 from onegraph.torchlib.private import (
     NATIVE,
@@ -29,10 +31,11 @@ from onegraph.torchlib.private import (
     count_function_modes,
     has_function_modes,
 )
-from onegraph.torchlib.state import enter_inference, exit_inference, function_modes
+from onegraph.torchlib.state import accelerator_kind, enter_inference, exit_inference, function_modes
 
 autocast = autocast_mode.autocast
 inference_mode = torch.inference_mode
+STREAMS = (torch.cuda.StreamContext, torch.xpu.StreamContext, torch.mtia.StreamContext)
 Calls = list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
 
 
@@ -133,7 +136,33 @@ def enter_inference_mode(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[st
     tracer.open_contexts.append(OpenContext(manager, inference_mode.__enter__, OpenedInference.leave, node, opened))
 
 
-LEAVING = (autocast, torch.device, inference_mode, DisableTorchFunctionSubclass, TorchFunctionMode)
+@policy(*(kind.__enter__ for kind in DEVICE_CONTEXTS))
+def enter_index(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Within, devices that are named without a number have another one."""
+    manager = tracer.world.realize(args[0])
+    if accelerator_kind() is not None:
+        current_device(tracer)
+    kind = type(manager)
+    tracer.open_contexts.append(OpenContext(args[0], kind.__enter__, kind.__exit__))
+    return kind.__enter__(manager)
+
+
+@policy(*(kind.__enter__ for kind in STREAMS))
+def enter_stream(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Without a stream there is nothing to enter. A stream orders work, of which graphs know nothing."""
+    if tracer.getattr(args[0], "stream") is not None:
+        raise GraphBreak(b.DEVICE_WORK, name=public_name(type(args[0])))
+
+
+@policy(*(kind.__exit__ for kind in STREAMS))
+def leave_stream(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    enter_stream(tracer, args[:1], {})
+
+
+LEAVING = (
+    *(autocast, torch.device, inference_mode, DisableTorchFunctionSubclass, TorchFunctionMode),
+    *DEVICE_CONTEXTS,
+)
 
 
 @policy(*(context.__exit__ for context in LEAVING))
@@ -204,6 +233,8 @@ def has_modes(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return count_modes(tracer, (), {}) > 0
 
 
+for _class in (torch.Stream, torch.Event):
+    breaks(b.DEVICE_WORK, _class, *(each for each in vars(_class).values() if isinstance(each, MethodDescriptorType)))
 #: One goes below other modes, where the recorder does not see what it does; the other takes the fakes' mode away.
 breaks(b.TORCH_CONTEXT, DeviceContext.__enter__, DeviceContext.__exit__, private.disable_current_modes)
 FOLLOWED = (torch.device, DisableTorchFunctionSubclass)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -25,9 +25,6 @@ from onegraph.capture.guards.source import Const
 from onegraph.capture.interp.rests import Rest
 from onegraph.torchlib import private
 from onegraph.torchlib.attention import sdpa_kernel, traced_sdpa_kernel
-from onegraph.torchlib.devices import ASKED as ASKED_OF_DEVICES
-from onegraph.torchlib.devices import ASKED_OF_ONE as ASKED_OF_ONE_DEVICE
-from onegraph.torchlib.devices import INDICES as DEVICE_INDICES
 from onegraph.torchlib.private import profiler_enabled
 from onegraph.torchlib.settings import (
     DETERMINISTIC,
@@ -39,7 +36,7 @@ from onegraph.torchlib.settings import (
     precision_setting,
     tell_precision,
 )
-from onegraph.torchlib.state import AUTOCAST_DEVICES, untraced
+from onegraph.torchlib.state import AUTOCAST_DEVICES, accelerator, accelerator_kind, current_index, untraced
 
 
 class Answers(Predicate):
@@ -140,6 +137,29 @@ def end(tracer: Tracing) -> None:
             setting.put(before)
 
 
+def ask_device(question: Any, tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What is given by name is what would be given by its place: each takes one argument."""
+    in_another = any(type(open.manager) in DEVICE_CONTEXTS for open in tracer.open_contexts)
+    if in_another and question.__name__ in OF_CURRENT_DEVICE:
+        raise GraphBreak(b.DEVICE_WORK, name=public_name(question))
+    given = tracer.numbers.concrete_deep(tracer.world.realize_deep((*args, *kwargs.values())), "a device")
+    return answer(question, tracer, given, {})
+
+
+def ask_one_device(question: Any, tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    is_current = all(value is None for value in (*args, *kwargs.values())) and accelerator_kind() is not None
+    return ask_device(question, tracer, (current_device(tracer),) if is_current else args, {} if is_current else kwargs)
+
+
+def ask_device_index(question: Any, tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return ask_device(question, tracer, args, kwargs) if accelerator_kind() is None else current_device(tracer)
+
+
+def current_device(tracer: Tracing) -> int:
+    """The index of the current device. That it is this one when the call begins is guarded."""
+    return int(answer(current_index, tracer, (), {}))
+
+
 def sets(choose: Callable[..., Any], setting: Setting) -> None:
     @policy(choose)
     def set_to(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -148,6 +168,46 @@ def sets(choose: Callable[..., Any], setting: Setting) -> None:
         change(tracer, setting, args[0])
 
 
+def _functions(table: dict[Any, str]) -> list[Callable[..., Any]]:
+    found = [getattr(home, name, None) for home, names in table.items() for name in names.split()]
+    return [each for each in found if isinstance(each, FunctionType)]
+
+
+#: What programs ask of the devices of the process.
+ASKED_OF_DEVICES = _functions(
+    {
+        torch.cuda: "is_available device_count is_initialized is_bf16_supported is_tf32_supported get_arch_list",
+        torch.xpu: "is_available device_count is_initialized is_bf16_supported",
+        torch.mps: "is_available device_count",
+        torch.mtia: "is_available device_count is_initialized",
+        accelerator: "is_available device_count current_accelerator",
+    }
+)
+#: What they ask of one device: of the current one, if they do not say which.
+ASKED_OF_ONE_DEVICE = _functions(
+    {
+        torch.cuda: "get_device_capability get_device_name get_device_properties",
+        torch.xpu: "get_device_capability get_device_name get_device_properties",
+    }
+)
+#: Which device is the current one.
+DEVICE_INDICES = _functions(
+    {
+        torch.cuda: "current_device",
+        torch.xpu: "current_device",
+        torch.mtia: "current_device",
+        accelerator: "current_device_index current_device_idx",
+    }
+)
+#: Those that depend on the current device.
+OF_CURRENT_DEVICE = frozenset({"is_bf16_supported", "is_tf32_supported"})
+#: Contexts in which another device is the current one.
+DEVICE_CONTEXTS: tuple[Any, ...] = (
+    torch.cuda.device,
+    torch.xpu.device,
+    torch.mtia.device,
+    accelerator.device_index,
+)
 #: Of torch.distributed, without arguments.
 DISTRIBUTED = (
     "is_available",
@@ -187,6 +247,10 @@ for _question in QUESTIONS:
 FOLLOWED = (
     *PLAIN_SETTINGS, choose_precision, private.set_deterministic, torch.set_autocast_enabled, torch.set_autocast_dtype,
 )  # fmt: skip
+_DEVICES = ((ASKED_OF_DEVICES, ask_device), (ASKED_OF_ONE_DEVICE, ask_one_device), (DEVICE_INDICES, ask_device_index))
+for _questions, _ask in _DEVICES:
+    for _question in _questions:
+        policy(_question)(partial(_ask, _question))
 breaks(b.STATE_CHANGE, *(setter for setter in SETTERS if setter not in FOLLOWED))
 for _setter, _setting in PLAIN_SETTINGS.items():
     sets(_setter, _setting)
