@@ -39,8 +39,8 @@ bool autograd_is_plain_pass(void)
 {
     const Libtorch *known = libtorch();
     PyObject *level = known == NULL ? NULL : forward_level();
-    return level != NULL && PyLong_AsLong(level) < 0 && !known->grad_mode() && !known->autocast_enabled(0) &&
-           torch.dispatch_modes() == 0 && !*torch.anomaly;
+    return level != NULL && PyLong_AsLong(level) < 0 && !known->grad_mode() && !known->autocast_enabled(TORCH_CPU) &&
+           !known->autocast_enabled(TORCH_CUDA) && torch.dispatch_modes() == 0 && !*torch.anomaly;
 }
 
 bool autograd_keeps_graph(void) { return torch.keeps_graph(); }

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <structmember.h>
 
-enum { CPU = 0, CUDA = 1 };
 
 typedef struct {
     uint64_t included; /* dispatch keys of the thread: autocast, functorch, Python dispatch modes, inference mode */
@@ -56,8 +55,8 @@ static void read_state(const Libtorch *torch, NativeState *out)
     out->function_modes = torch->function_modes();
     out->functions_disabled = torch->functions_disabled();
     out->default_dtype = torch->default_dtype();
-    out->cpu_autocast_dtype = torch->autocast_enabled(CPU) ? torch->autocast_dtype(CPU) : -1;
-    out->cuda_autocast_dtype = torch->autocast_enabled(CUDA) ? torch->autocast_dtype(CUDA) : -1;
+    out->cpu_autocast_dtype = torch->autocast_enabled(TORCH_CPU) ? torch->autocast_dtype(TORCH_CPU) : -1;
+    out->cuda_autocast_dtype = torch->autocast_enabled(TORCH_CUDA) ? torch->autocast_dtype(TORCH_CUDA) : -1;
     out->grad_mode = torch->grad_mode();
     out->inference_mode = torch->inference_mode();
     out->deterministic = torch->deterministic(context);
@@ -78,8 +77,8 @@ static bool is_state(const Libtorch *torch, const NativeState *state)
            torch->deterministic_warns(context) == state->deterministic_warns &&
            torch->deterministic_fills(context) == state->deterministic_fills &&
            /* the excluded keys have told whether autocast is on */
-           (state->cpu_autocast_dtype < 0 || torch->autocast_dtype(CPU) == state->cpu_autocast_dtype) &&
-           (state->cuda_autocast_dtype < 0 || torch->autocast_dtype(CUDA) == state->cuda_autocast_dtype);
+           (state->cpu_autocast_dtype < 0 || torch->autocast_dtype(TORCH_CPU) == state->cpu_autocast_dtype) &&
+           (state->cuda_autocast_dtype < 0 || torch->autocast_dtype(TORCH_CUDA) == state->cuda_autocast_dtype);
 }
 
 /* Consumes the reference to what is now; -1 if that is NULL. */

@@ -6,6 +6,9 @@
 #include "onegraph.h"
 #include <stddef.h>
 
+/* Kinds of devices, as c10::DeviceType numbers them. */
+enum { TORCH_CPU = 0, TORCH_CUDA = 1 };
+
 typedef struct {
     /* of a tensor handle; each returns 0 on success */
     int32_t (*get_dtype)(void *tensor, int32_t *out);

@@ -54,7 +54,7 @@ from onegraph.torchlib.primals import (
     version_probe,
     written_since,
 )
-from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under
+from onegraph.torchlib.state import AUTOCAST_DEVICES, GlobalState, saves_through_hooks, tracing_suspended, under
 from onegraph.torchlib.wrappers import plain_gradient
 
 Pattern = tuple[bool, ...]
@@ -443,7 +443,7 @@ def unfit(tangents: Sequence[Tensor | None]) -> str:
         return "a mode sees each operator"
     if has_forward_level():
         return "it takes tangents along"
-    if torch.is_autocast_enabled("cpu"):
+    if any(map(torch.is_autocast_enabled, AUTOCAST_DEVICES)):
         return "the backward pass is under autocast"
     if torch.is_anomaly_enabled():
         return "anomaly mode looks at each operator"

@@ -36,9 +36,9 @@ def index_in_use() -> int | None:
 
 
 def choose_index(index: int | None) -> None:
-    """Make this the current device, if it is not."""
-    if index is not None and index != index_in_use():
-        accelerator.set_device_index(index)
+    """Make this the current device, if it is not; the first one, if none was in use."""
+    if index_in_use() not in (None, index or 0):
+        accelerator.set_device_index(index or 0)
 
 
 class Entered(threading.local):

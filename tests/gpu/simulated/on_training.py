@@ -79,6 +79,26 @@ def to_the_cpu(x: torch.Tensor, y: torch.Tensor) -> Any:
     return (x.cpu() * y).sum(), y.cuda() + x
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_backward_pass_under_autocast(backend: str) -> None:
+    """Its products are of half precision, as in eager mode."""
+
+    def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ y
+
+    onegraph.reset()
+    found = []
+    for function in (product, onegraph.compile(product, backend=backend)):
+        for _ in range(2):
+            torch.manual_seed(0)
+            x, y = on_cuda(8, 8, requires_grad=True), on_cuda(8, 8, requires_grad=True)
+            result = function(x, y)
+            with torch.autocast("cuda"):
+                result.backward(x.detach())
+            found.append((x.grad, y.grad))
+    assert all(map(torch.equal, found[1], found[3])) and not torch.equal(found[1][0], x.detach() @ y.detach().t())
+
+
 def test_gradients() -> None:
     check(custom, lambda: (on_cuda(3, requires_grad=True),))
     check(to_the_cpu, lambda: (on_cuda(3, requires_grad=True), torch.randn(3, requires_grad=True)))
