@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the devices are built with g++")
 def test_on_simulated_devices() -> None:
     """`python -m gpu.simulated tests/gpu/simulated/on_state.py -k streams` runs some of them."""
     paths = os.pathsep.join([str(TESTS), str(TESTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -23,7 +23,8 @@ def built() -> Path:
     spec = importlib.util.find_spec("torch")
     assert spec is not None and spec.origin is not None
     torch = Path(spec.origin).parent
-    text = SOURCE.read_bytes() + (torch / "version.py").read_bytes() + sys.version.encode()
+    sources = [SOURCE, *sorted(SOURCE.parent.glob("*.h")), torch / "version.py"]
+    text = b"".join(path.read_bytes() for path in sources) + sys.version.encode()
     folder = Path(tempfile.gettempdir(), f"onegraph-simulated-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     library = folder / f"{hashlib.sha256(text).hexdigest()[:16]}.so"

@@ -1,0 +1,225 @@
+// Of the simulated devices, as libtorch asks for it: the current one, streams, events, memory, random numbers.
+#pragma once
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/StringUtil.h>
+#include <mutex>
+#include <set>
+
+using namespace c10;
+
+constexpr DeviceIndex COUNT = 2;
+
+static Device numbered(DeviceIndex index) { return Device(DeviceType::CUDA, index); }
+
+// ---- what happened on which stream, for tests ----
+
+static std::mutex log_lock;
+static bool logging = false;
+static std::vector<std::string> logged;
+
+template <class... Parts> static void note(const Parts &...parts)
+{
+    std::lock_guard<std::mutex> lock(log_lock);
+    if (logging) {
+        logged.push_back(c10::str(parts...));
+    }
+}
+
+// ---- the current device and streams, events ----
+
+struct Current {
+    DeviceIndex device = 0;
+    StreamId streams[COUNT] = {};
+};
+static thread_local Current current;
+static std::atomic<StreamId> last_stream{0};
+
+static DeviceIndex index_of(Device device) { return device.index() < 0 ? current.device : device.index(); }
+
+static void check_index(int64_t index)
+{
+    TORCH_CHECK(index >= 0 && index < COUNT, "CUDA error: invalid device ordinal");
+}
+
+struct Guard final : impl::NoOpDeviceGuardImpl<DeviceType::CUDA> {
+    Device exchangeDevice(Device device) const override
+    {
+        Device before = getDevice();
+        setDevice(device);
+        return before;
+    }
+    Device getDevice() const override { return numbered(current.device); }
+    void setDevice(Device device) const override
+    {
+        check_index(index_of(device));
+        current.device = index_of(device);
+    }
+    void uncheckedSetDevice(Device device) const noexcept override { current.device = index_of(device); }
+    DeviceIndex deviceCount() const noexcept override { return COUNT; }
+    Stream getStream(Device device) const noexcept override
+    {
+        return Stream(Stream::UNSAFE, numbered(index_of(device)), current.streams[index_of(device)]);
+    }
+    Stream getDefaultStream(Device device) const override
+    {
+        return Stream(Stream::DEFAULT, numbered(index_of(device)));
+    }
+    Stream getStreamFromGlobalPool(Device device, bool = false) const override { return getNewStream(device); }
+    Stream getNewStream(Device device, int = 0) const override
+    {
+        return Stream(Stream::UNSAFE, numbered(index_of(device)), ++last_stream);
+    }
+    Stream exchangeStream(Stream stream) const noexcept override
+    {
+        Stream before = getStream(stream.device());
+        current.streams[stream.device_index()] = stream.id();
+        return before;
+    }
+    void record(void **event, const Stream &stream, DeviceIndex, EventFlag) const override
+    {
+        static std::atomic<intptr_t> last_event{0};
+        if (*event == nullptr) {
+            *event = (void *)++last_event;
+        }
+        note("record event ", (intptr_t)*event, " on stream ", stream.id());
+    }
+    void block(void *event, const Stream &stream) const override
+    {
+        note("stream ", stream.id(), " waits for event ", (intptr_t)event);
+    }
+    bool queryEvent(void *) const override { return true; }
+    bool queryStream(const Stream &) const override { return true; }
+    void synchronizeStream(const Stream &stream) const override { note("synchronize stream ", stream.id()); }
+    void synchronizeEvent(void *event) const override { note("synchronize event ", (intptr_t)event); }
+    void synchronizeDevice(DeviceIndex index) const override { note("synchronize device ", (int)index); }
+    double elapsedTime(void *, void *, DeviceIndex) const override { return 1.0; }
+};
+
+// ---- memory ----
+
+template <DeviceType type> struct Memory final : Allocator {
+    inline static std::mutex lock;
+    inline static std::set<const void *> known;
+
+    DataPtr allocate(size_t size) override
+    {
+        DataPtr made = GetAllocator(kCPU)->allocate(size);
+        void *data = made.get();
+        std::lock_guard<std::mutex> locked(lock);
+        known.insert(data);
+        Device device = type == kCPU ? Device(kCPU) : numbered(current.device);
+        return DataPtr(data, new DataPtr(std::move(made)), &release, device);
+    }
+    static void release(void *held)
+    {
+        std::lock_guard<std::mutex> locked(lock);
+        known.erase(((DataPtr *)held)->get());
+        delete (DataPtr *)held;
+    }
+    static bool has(const void *data)
+    {
+        std::lock_guard<std::mutex> locked(lock);
+        return known.count(data) != 0;
+    }
+    void copy_data(void *to, const void *from, size_t size) const override { default_copy_data(to, from, size); }
+};
+static Memory<DeviceType::CUDA> device_memory;
+static Memory<DeviceType::CPU> pinned_memory;
+
+// ---- random numbers ----
+
+struct Random final : GeneratorImpl {
+    at::Generator on_cpu;
+
+    Random(DeviceIndex index, at::Generator numbers)
+        : GeneratorImpl(numbered(index), DispatchKeySet(DispatchKey::CUDA)), on_cpu(std::move(numbers))
+    {
+    }
+    void set_current_seed(uint64_t seed) override { on_cpu.set_current_seed(seed); }
+    void set_offset(uint64_t) override {}
+    uint64_t get_offset() const override { return 0; }
+    uint64_t current_seed() const override { return on_cpu.current_seed(); }
+    uint64_t seed() override { return const_cast<at::Generator &>(on_cpu).seed(); }
+    void set_state(const TensorImpl &state) override { on_cpu.unsafeGetGeneratorImpl()->set_state(state); }
+    intrusive_ptr<TensorImpl> get_state() const override { return on_cpu.unsafeGetGeneratorImpl()->get_state(); }
+    Random *clone_impl() const override { return new Random(device_.index(), on_cpu.clone()); }
+};
+
+static const at::Generator &default_generator(DeviceIndex index)
+{
+    static std::vector<at::Generator> made = [] {
+        std::vector<at::Generator> all;
+        for (DeviceIndex each = 0; each < COUNT; each++) {
+            all.push_back(at::make_generator<Random>(each, at::detail::createCPUGenerator()));
+        }
+        return all;
+    }();
+    return made.at(index < 0 ? current.device : index);
+}
+
+// Operators that draw without being given a generator do so from that of the CPU, which has the state of the device's.
+struct Drawing {
+    at::Generator drawn, own;
+    intrusive_ptr<TensorImpl> before;
+
+    Drawing(at::Generator of_device) : drawn(at::detail::getDefaultCPUGenerator()), own(std::move(of_device))
+    {
+        before = drawn.unsafeGetGeneratorImpl()->get_state();
+        move(own, drawn);
+    }
+    ~Drawing()
+    {
+        move(drawn, own);
+        drawn.unsafeGetGeneratorImpl()->set_state(*before);
+    }
+    static void move(const at::Generator &from, const at::Generator &to)
+    {
+        to.unsafeGetGeneratorImpl()->set_state(*from.unsafeGetGeneratorImpl()->get_state());
+    }
+};
+
+static at::Generator on_cpu(const at::Generator &given)
+{
+    return given.device().is_cuda() ? static_cast<Random *>(given.unsafeGetGeneratorImpl())->on_cpu : given;
+}
+
+// ---- hooks ----
+
+namespace at {
+struct CUDAHooks final : CUDAHooksInterface {
+    CUDAHooks(CUDAHooksArgs) {}
+    void init() const override {}
+    bool hasCUDA() const override { return true; }
+    bool isBuilt() const override { return true; }
+    bool isAvailable() const override { return true; }
+    bool hasPrimaryContext(DeviceIndex) const override { return true; }
+    int getNumGPUs() const override { return COUNT; }
+    DeviceIndex deviceCount() const override { return COUNT; }
+    DeviceIndex current_device() const override { return current.device; }
+    DeviceIndex getCurrentDevice() const override { return current.device; }
+    void setCurrentDevice(DeviceIndex index) const override { Guard().setDevice(numbered(index)); }
+    DeviceIndex exchangeDevice(DeviceIndex index) const override
+    {
+        return Guard().exchangeDevice(numbered(index)).index();
+    }
+    DeviceIndex maybeExchangeDevice(DeviceIndex index) const override { return exchangeDevice(index); }
+    bool isPinnedPtr(const void *data) const override { return pinned_memory.has(data); }
+    Allocator *getPinnedMemoryAllocator() const override { return &pinned_memory; }
+    Allocator *getCUDADeviceAllocator() const override { return &device_memory; }
+    const Generator &getDefaultGenerator(DeviceIndex index) const override { return default_generator(index); }
+    // The first one that is made for a device in Python is its default one.
+    Generator getNewGenerator(DeviceIndex index) const override
+    {
+        static bool made[COUNT];
+        index = index < 0 ? current.device : index;
+        return std::exchange(made[index], true) ? make_generator<Random>(index, detail::createCPUGenerator())
+                                                : default_generator(index);
+    }
+    void deviceSynchronize(DeviceIndex index) const override { Guard().synchronizeDevice(index); }
+};
+C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, CUDAHooks)
+} // namespace at
