@@ -12,6 +12,7 @@ from gpu.simulated.compare import BACKENDS, check, messages, on_cuda, same
 from torch import nn
 
 import onegraph
+from onegraph import backends
 
 Program = tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]
 
@@ -106,7 +107,7 @@ def perceptron() -> nn.Module:
 
 
 def convolutions() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)).cuda()
+    return nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)).cuda()
 
 
 PROGRAMS: list[Program] = [
@@ -198,7 +199,9 @@ def test_default_devices(default: str) -> None:
         check(made, lambda: (on_cuda(3),))
 
 
-def test_a_device_without_a_compiler_is_told() -> None:
+def test_a_device_without_a_compiler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(backends.TARGETS, "cuda")
+
     def both(x: torch.Tensor, y: torch.Tensor) -> Any:
         return x + 1, y * 2
 

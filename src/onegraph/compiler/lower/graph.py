@@ -139,7 +139,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
         case torch.SymFloat() as number:
             value = number.node.value
             if node.target is torch.ops.aten._local_scalar_dense.default:
-                g.taken[value] = values[node.all_input_nodes[0]]
+                g.taken[value] = _on_device(g, node.all_input_nodes[0], values)
             else:  # computed once, and not for each element that it is used for
                 g.taken[value] = g.pointwise((), F64, lambda cell: cell.fraction(Fraction(number, g.taken)))
             return Fraction(number, g.taken)
@@ -172,6 +172,16 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if any(isinstance(value, torch.Tensor) and _is_negated(value) for value in inputs):
         return results  # the operator was given the elements themselves, and its result holds such
     return _elements(g, results, node.meta["val"])
+
+
+def _on_device(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
+    """The tensor in memory that kernels read: one of another device is copied, and nobody waits for its number."""
+    fake, place = node.meta["val"], torch.device(g.device)
+    if fake.device == place:
+        return values[node]
+    with fake.fake_mode:
+        copied = torch.empty_like(fake, device=place)
+    return g.extern("aten._to_copy.default", [values[node]], {"device": place}, copied)
 
 
 def is_disabled(target: Any, config: Config) -> bool:
