@@ -193,14 +193,16 @@ kernel k_y(i0: 50):
     store y[i0, r0] = t7"""
 
 
-def test_reductions_over_the_same_rows_become_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onegraph.compiler.schedule.inline.KERNEL", 0.0)
-    assert kernels_after(EXPENSIVE, inline, fuse) == SOFTMAX
+#: Where a kernel less is worth nothing.
+FREE = partial(inline, launch=0.0)
 
 
-def test_what_is_stored_anyway_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onegraph.compiler.schedule.inline.KERNEL", 0.0)
-    fused = kernels_after(EXPENSIVE.replace("return y", "return y, e"), inline, fuse)
+def test_reductions_over_the_same_rows_become_one_kernel() -> None:
+    assert kernels_after(EXPENSIVE, FREE, fuse) == SOFTMAX
+
+
+def test_what_is_stored_anyway_is_read_back() -> None:
+    fused = kernels_after(EXPENSIVE.replace("return y", "return y, e"), FREE, fuse)
     assert "local" not in fused and fused.count("kernel") == 1 and "load e[i0, r0]" in fused
 
 
