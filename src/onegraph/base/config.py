@@ -142,9 +142,9 @@ _FUNCTIONS = Kind("a collection of functions, or names separated by commas", _pa
 _FUNCTION = Kind("a function or None, or the name of one", _parse_function, lambda v: v is None or callable(v))
 _CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed", "tiles")
 _CALLS = Kind(f"one of {', '.join(_CALLS_ACCEPTED)}", _parse_calls, lambda v: v in _CALLS_ACCEPTED)
-_QUANTIZE_ACCEPTED = ("int8-dynamic", "int8-weights")
+_QUANTIZE_ACCEPTED = ("int8-dynamic", "int8-weights", "int4-weights")
 _QUANTIZE = Kind(
-    "'int8-dynamic', 'int8-weights' or None", _parse_quantize, lambda v: v is None or v in _QUANTIZE_ACCEPTED
+    "'int8-dynamic', 'int8-weights', 'int4-weights' or None", _parse_quantize, lambda v: v is None or v in _QUANTIZE_ACCEPTED
 )
 _STAGES_ACCEPTED = ("dynamo", "aot")
 _STAGE = Kind("'dynamo', 'aot' or None", _parse_stage, lambda v: v is None or v in _STAGES_ACCEPTED)
@@ -369,8 +369,8 @@ class Config:
     quantize: str | None = _option(
         _QUANTIZE,
         None,
-        "compute products with parameters in 8-bit integers where no gradients are recorded: int8-dynamic, or"
-        " int8-weights for few rows; the error is measured",
+        "compute products with parameters in integers where no gradients are recorded: int8-dynamic, or int8-weights"
+        " and int4-weights for few rows; the error is measured",
     )
     freeze_parameters: bool = _option(
         _SWITCH, False, "parameters change by operators that bump their version only, not through .data or NumPy"

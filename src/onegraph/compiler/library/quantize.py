@@ -1,8 +1,9 @@
-"""Products with a constant weight in 8-bit integers, for the option `quantize`.
+"""Products with a constant weight in integers, of 8 bits or of 4, for the option `quantize`.
 
 addmm(b, x, t(w))    qlinear_pointwise(codes(x), packed(w), scales(w)) * scales(x) + b      by oneDNN
 addmm(b, x, t(w))    _int_mm(codes(x), t(codes(w))) * scales(x) * scales(w) + b             by aten
 addmm(b, x, t(w))    sum(unsqueeze(x, 1) * codes(w), 2) * scales(w) + b                     for few rows
+addmm(b, x, t(w))    product_of_nibbles(nibble_factors(x), packed(w)) + b                   for few rows, see `int4`
 
 A row is kept as integers from -127 to 127, its codes, and what they are multiplied by, its scale. Rows of x get theirs
 in each call, columns of the weight once. Integers are added exactly, in 32 bits. A sum reads the weight alone as
@@ -27,6 +28,7 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.events import ProductsQuantized, QuantizedProduct
 from onegraph.compiler.library.facts import multiplied_in
+from onegraph.compiler.library.int4 import int4_factors, int4_packed, int4_product, int4_unpacked, words_of
 from onegraph.compiler.library.linear import LITTLE, LONG, SIDE, Product, library_ways, may_pack, product_of
 from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
 from onegraph.compiler.library.nodes import as_type, call
@@ -38,7 +40,8 @@ from onegraph.torchlib.graph import LazyGraphModule
 aten = torch.ops.aten
 onednn = torch.ops.onednn
 
-BOUND = 0.05  # of the relative error, above which a product stays as it is
+#: Of the relative error, above which a product stays as it is. Of weights that are normally distributed, 4 bits take 9%.
+BOUND, BOUND_OF_INT4 = 0.05, 0.15
 MOST = 127  # the largest code
 NEAR = 1 << 16  # elements of a weight that are rounded at a time
 LEAST = 2.0**-126  # scale: its reciprocal is finite
@@ -46,8 +49,9 @@ CLEARLY = 0.8  # how much less than a float product's its time must be: the code
 LONG_SIDE = 4 * SIDE  # for few rows, where the call itself is a part of the time
 
 FLOAT = "float"
+INT4 = "int4-weights"
 #: Why a product stays as it is.
-FAR = f"more than {BOUND:.0%} off"
+FAR = "more than {:.0%} off"
 SLOW = "integers are not clearly faster"
 ROWS = f"it has more than {FEW} rows, their number changes, or less than {LONG} are summed"
 READ = "its weight is read in every call to see whether it has changed"
@@ -78,8 +82,9 @@ def quantize(
     except Unmeasured as why:
         cx.emit(ProductsQuantized(cx.frame, cx.config.quantize or "", reason=str(why)))
         return module
-    good = {node: ways[node][0] for node, error in measured.items() if error <= BOUND}
-    whys = {node: FAR if node in measured and node not in good else why for node, (_, why) in ways.items()}
+    bound = BOUND_OF_INT4 if cx.config.quantize == INT4 else BOUND
+    good = {node: ways[node][0] for node, error in measured.items() if error <= bound}
+    whys = {node: FAR.format(bound) if node in measured and node not in good else why for node, (_, why) in ways.items()}
     report = [
         QuantizedProduct(product.weight.name, product.sizes, measured.get(node), whys[node])
         for node, product in found.items()
@@ -103,7 +108,7 @@ def _way(product: Product, config: Config, compiled: Compile) -> tuple[str, str]
     """How the product is computed, and why it stays in float if it does."""
     rows, inner, columns = product.sizes
     check, has_onednn = check_of(config), torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)
-    ways = ["sum"] * (product.has_few_rows and inner >= LONG)
+    ways = ["nibbles" if config.quantize == INT4 else "sum"] * (product.has_few_rows and inner >= LONG)
     if config.quantize == "int8-dynamic":
         ways += [*["onednn"] * has_onednn, "aten"]
     if not may_pack(True, check, rows):
@@ -115,12 +120,14 @@ def _way(product: Product, config: Config, compiled: Compile) -> tuple[str, str]
         return next((way for way in (preferred, "onednn") if way in ways), ways[-1]), ""
     if rows * inner * columns < LITTLE:
         return FLOAT, SLOW
+    if rows == 1 and len(ways) == 1:
+        return ways[0], ""  # the time is that of reading the weight, which is a half at most
     side = LONG_SIDE if rows <= FEW else SIDE
     timed = (min(rows, SIDE), min(inner, side), min(columns, side))
     floats = ["aten", *["onednn", "packed"] * has_onednn]
     if has_onednn and multiplied_in(product.dtype) is not product.dtype:
         floats = ["packed"]  # aten takes so long that timing it takes seconds
-    integers = [f"int8 {way}" for way in ways]
+    integers = [f"integers by {way}" for way in ways]
 
     def candidates() -> Mapping[str, Runs]:
         made = library_ways(timed, product.dtype, product.tall, product.bias is not None, True, check)
@@ -130,8 +137,8 @@ def _way(product: Product, config: Config, compiled: Compile) -> tuple[str, str]
     what = f"quantized {timed} {product.dtype} bias {product.bias is not None} tall {product.tall} checked by {check}"
     what += f" as {ways}"
     found = times(what, [*floats, *integers], candidates, config)
-    best = fastest({way: found[f"int8 {way}"] for way in ways})  # the first where it is near: a sum leaves x as it is
-    is_faster = found[f"int8 {best}"] < CLEARLY * min(found[name] for name in floats)
+    best = fastest({way: found[f"integers by {way}"] for way in ways})  # the first where it is near: a sum leaves x as it is
+    is_faster = found[f"integers by {best}"] < CLEARLY * min(found[name] for name in floats)
     return (best, "") if is_faster else (FLOAT, SLOW)
 
 
@@ -139,27 +146,41 @@ def _integer_ways(
     sizes: tuple[int, int, int], ways: Sequence[str], product: Product, compiled: Compile
 ) -> Mapping[str, Runs]:
     rows, inner, columns = sizes
+    if "nibbles" in ways:
+        run = compiled(_nibbles_alone(product.x.meta["val"].fake_mode, sizes))
+        weights = copies(int4_packed(torch.ones((columns, inner)), False), rows)
+        return {"integers by nibbles": [partial(run, torch.ones((rows, inner)), weight) for weight in weights]}
     x, scales, zero = torch.ones((rows, inner), dtype=torch.int8), torch.ones(columns), _zero(_at_once)
     weights = [weight.to(torch.int8) for weight in copies(torch.ones((columns, inner)), rows)]
-    made: dict[str, Runs] = {"int8 aten": [partial(aten._int_mm.default, x, weight.t()) for weight in weights]}
+    made: dict[str, Runs] = {"integers by aten": [partial(aten._int_mm.default, x, weight.t()) for weight in weights]}
     if "onednn" in ways:
         packed = [onednn.qlinear_prepack(weight, None) for weight in weights]
-        made["int8 onednn"] = [partial(_by_onednn, _at_once, x, weight, scales, zero) for weight in packed]
+        made["integers by onednn"] = [partial(_by_onednn, _at_once, x, weight, scales, zero) for weight in packed]
     if "sum" in ways:
         run = compiled(_sum_alone(product.x.meta["val"].fake_mode, sizes))
-        made["int8 sum"] = [partial(run, x.float(), weight, scales) for weight in weights]
+        made["integers by sum"] = [partial(run, x.float(), weight, scales) for weight in weights]
     return made
 
 
 def _sum_alone(mode: Any, sizes: tuple[int, int, int]) -> GraphModule:
     rows, inner, columns = sizes
-    graph = Graph()
     shapes = [((rows, inner), torch.float32), ((columns, inner), torch.int8), ((columns,), torch.float32)]
-    given = [graph.placeholder(f"x{number}") for number in range(len(shapes))]
+    return _graph_alone(mode, shapes, _by_sum)
+
+
+def _nibbles_alone(mode: Any, sizes: tuple[int, int, int]) -> GraphModule:
+    rows, inner, columns = sizes
+    shapes = [((rows, inner), torch.float32), ((words_of(inner, columns),), torch.int32)]
+    return _graph_alone(mode, shapes, partial(_by_nibbles, inner=inner, columns=columns))
+
+
+def _graph_alone(mode: Any, given: list[tuple[tuple[int, ...], torch.dtype]], product: Do) -> GraphModule:
+    graph = Graph()
+    nodes = [graph.placeholder(f"x{number}") for number in range(len(given))]
     with mode:
-        for node, (shape, dtype) in zip(given, shapes, strict=True):
+        for node, (shape, dtype) in zip(nodes, given, strict=True):
             node.meta["val"] = torch.empty(shape, dtype=dtype)
-        graph.output((_by_sum(partial(call, graph), *given),))
+        graph.output((product(partial(call, graph), *nodes),))
     return LazyGraphModule(torch.nn.Module(), graph)
 
 
@@ -199,6 +220,10 @@ def _by_sum(do: Do, x: Any, weight: Any, scales: Any) -> Any:
     return do(aten.mul.Tensor, do(aten.sum.dim_IntList, products, [2]), scales)
 
 
+def _by_nibbles(do: Do, x: Any, weight: Any, inner: int, columns: int) -> Any:
+    return int4_product(do, int4_factors(do, x), weight, inner, columns)
+
+
 def _zero(do: Do) -> Any:
     return do(aten.full.default, [1], 0, dtype=torch.int64)
 
@@ -236,7 +261,10 @@ def int8_packed(weight: Tensor, tall: bool) -> Tensor:
 
 def _alone(product: Product, way: str, x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` as it is to be computed, in float32 and without the bias."""
-    x, scales = x.float(), int8_scales(y, True)
+    x = x.float()
+    if way == "nibbles":
+        return x @ int4_unpacked(int4_packed(y, True), *y.shape).t()
+    scales = int8_scales(y, True)
     if way == "sum":
         return x @ int8_codes(y, True).float().t() * scales
     codes, steps = _in_codes(_at_once, x)
@@ -275,22 +303,30 @@ class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.graph, self.do = graph, partial(call, graph)
         self._codes: dict[Node, tuple[Node, Node]] = {}
+        self._factors: dict[Node, tuple[Node, Node]] = {}
         self._made: dict[tuple[Node, Any], Node] = {}
         self._zeros: list[Node] = []
 
     def product(self, product: Product, way: str) -> Node:
         _, inner, columns = product.sizes
-        scales = self._of_weight(product, int8_scales, torch.float32, columns)
-        if way == "sum":
-            codes = self._of_weight(product, int8_codes, torch.int8, columns, inner)
-            total = _by_sum(self.do, as_type(self.graph, product.x, torch.float32), codes, scales)
+        if way == "nibbles":
+            weight = self._of_weight(product, int4_packed, torch.int32, words_of(inner, columns))
+            total = int4_product(self.do, self._factors_of(product.x), weight, inner, columns)
         else:
-            codes, steps = self._codes_of(product.x)
-            total = self._total(product, way, codes, scales)
-            total = self.do(aten.mul.Tensor, total, steps)
+            total = self._of_bytes(product, way)
         if product.bias is not None:
             total = self.do(aten.add.Tensor, total, as_type(self.graph, product.bias, torch.float32))
         return as_type(self.graph, total, product.dtype)
+
+    def _of_bytes(self, product: Product, way: str) -> Node:
+        _, inner, columns = product.sizes
+        scales = self._of_weight(product, int8_scales, torch.float32, columns)
+        if way == "sum":
+            weight = self._of_weight(product, int8_codes, torch.int8, columns, inner)
+            by_sum: Node = _by_sum(self.do, as_type(self.graph, product.x, torch.float32), weight, scales)
+            return by_sum
+        codes, steps = self._codes_of(product.x)
+        return self.do(aten.mul.Tensor, self._total(product, way, codes, scales), steps)
 
     def _total(self, product: Product, way: str, codes: Node, scales: Node) -> Node:
         _, inner, columns = product.sizes
@@ -308,6 +344,11 @@ class _Writer:
         if x not in self._codes:
             self._codes[x] = _in_codes(self.do, as_type(self.graph, x, torch.float32))
         return self._codes[x]
+
+    def _factors_of(self, x: Node) -> tuple[Node, Node]:
+        if x not in self._factors:
+            self._factors[x] = int4_factors(self.do, x)
+        return self._factors[x]
 
     def _of_weight(self, product: Product, function: Callable[..., Tensor], dtype: torch.dtype, *shape: int) -> Node:
         value = product.weight.meta["val"]
