@@ -144,7 +144,9 @@ _CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed", "tiles")
 _CALLS = Kind(f"one of {', '.join(_CALLS_ACCEPTED)}", _parse_calls, lambda v: v in _CALLS_ACCEPTED)
 _QUANTIZE_ACCEPTED = ("int8-dynamic", "int8-weights", "int4-weights")
 _QUANTIZE = Kind(
-    "'int8-dynamic', 'int8-weights', 'int4-weights' or None", _parse_quantize, lambda v: v is None or v in _QUANTIZE_ACCEPTED
+    "'int8-dynamic', 'int8-weights', 'int4-weights' or None",
+    _parse_quantize,
+    lambda v: v is None or v in _QUANTIZE_ACCEPTED,
 )
 _STAGES_ACCEPTED = ("dynamo", "aot")
 _STAGE = Kind("'dynamo', 'aot' or None", _parse_stage, lambda v: v is None or v in _STAGES_ACCEPTED)

@@ -400,7 +400,7 @@ def test_explain_has_the_errors() -> None:
 
 
 def test_other_values_are_refused() -> None:
-    accepted = "'int8-dynamic', 'int8-weights' or None"
+    accepted = "'int8-dynamic', 'int8-weights', 'int4-weights' or None"
     with pytest.raises(onegraph.InvalidArgument, match=f"option 'quantize' expects {accepted}, got 'int4'"):
         onegraph.compile(mlp(), options={"quantize": "int4"})
     with pytest.raises(onegraph.InvalidArgument, match=f"ONEGRAPH_QUANTIZE='int4' is not .*: expected {accepted}"):

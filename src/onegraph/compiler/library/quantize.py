@@ -2,12 +2,11 @@
 
 addmm(b, x, t(w))    qlinear_pointwise(codes(x), packed(w), scales(w)) * scales(x) + b      by oneDNN
 addmm(b, x, t(w))    _int_mm(codes(x), t(codes(w))) * scales(x) * scales(w) + b             by aten
-addmm(b, x, t(w))    sum(unsqueeze(x, 1) * codes(w), 2) * scales(w) + b                     for few rows
-addmm(b, x, t(w))    product_of_nibbles(nibble_factors(x), packed(w)) + b                   for few rows, see `int4`
+addmm(b, x, t(w))    product_with_short_weight(x, packed(w)) + b          for few rows, see `short_weights`
 
 A row is kept as integers from -127 to 127, its codes, and what they are multiplied by, its scale. Rows of x get theirs
-in each call, columns of the weight once. Integers are added exactly, in 32 bits. A sum reads the weight alone as
-integers: for few rows the time is that of reading it.
+in each call, columns of the weight once. Integers are added exactly, in 32 bits. For few rows the weight alone is
+integers: the time is that of reading it.
 
 Codes and scales of x, and what is done to the result, are ordinary operators, which become part of the kernels around.
 A row of x with a NaN or an infinity has the scale NaN or infinite and codes of 0 there: all its results are NaN.
@@ -27,8 +26,8 @@ from torch.fx import Graph, GraphModule, Node
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.events import ProductsQuantized, QuantizedProduct
+from onegraph.compiler.library import short_weights
 from onegraph.compiler.library.facts import multiplied_in
-from onegraph.compiler.library.int4 import int4_factors, int4_packed, int4_product, int4_unpacked, words_of
 from onegraph.compiler.library.linear import LITTLE, LONG, SIDE, Product, library_ways, may_pack, product_of
 from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
 from onegraph.compiler.library.nodes import as_type, call
@@ -40,7 +39,7 @@ from onegraph.torchlib.graph import LazyGraphModule
 aten = torch.ops.aten
 onednn = torch.ops.onednn
 
-#: Of the relative error, above which a product stays as it is. Of weights that are normally distributed, 4 bits take 9%.
+#: Of the relative error, above which a product stays as it is. Of normally distributed weights, 4 bits take 9%.
 BOUND, BOUND_OF_INT4 = 0.05, 0.15
 MOST = 127  # the largest code
 NEAR = 1 << 16  # elements of a weight that are rounded at a time
@@ -76,7 +75,7 @@ def quantize(
     if not found:
         return module
     ways = {node: _way(product, cx.config, compiled) for node, product in found.items()}
-    chosen = {node: partial(_alone, found[node], way) for node, (way, _) in ways.items() if way != FLOAT}
+    chosen = {node: partial(_alone, way, _bits(cx.config)) for node, (way, _) in ways.items() if way != FLOAT}
     try:
         measured = errors(module, chosen, given)
     except Unmeasured as why:
@@ -84,13 +83,15 @@ def quantize(
         return module
     bound = BOUND_OF_INT4 if cx.config.quantize == INT4 else BOUND
     good = {node: ways[node][0] for node, error in measured.items() if error <= bound}
-    whys = {node: FAR.format(bound) if node in measured and node not in good else why for node, (_, why) in ways.items()}
+    whys = {
+        node: FAR.format(bound) if node in measured and node not in good else why for node, (_, why) in ways.items()
+    }
     report = [
         QuantizedProduct(product.weight.name, product.sizes, measured.get(node), whys[node])
         for node, product in found.items()
     ]
     cx.emit(ProductsQuantized(cx.frame, cx.config.quantize or "", tuple(report)))
-    return _rewritten(module, good, constants) if good else module
+    return _rewritten(module, good, constants, _bits(cx.config)) if good else module
 
 
 def _constant_product(node: Node, constants: frozenset[Node]) -> Product | None:
@@ -108,7 +109,7 @@ def _way(product: Product, config: Config, compiled: Compile) -> tuple[str, str]
     """How the product is computed, and why it stays in float if it does."""
     rows, inner, columns = product.sizes
     check, has_onednn = check_of(config), torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)
-    ways = ["nibbles" if config.quantize == INT4 else "sum"] * (product.has_few_rows and inner >= LONG)
+    ways = ["sum"] * (product.has_few_rows and inner >= LONG)
     if config.quantize == "int8-dynamic":
         ways += [*["onednn"] * has_onednn, "aten"]
     if not may_pack(True, check, rows):
@@ -131,57 +132,56 @@ def _way(product: Product, config: Config, compiled: Compile) -> tuple[str, str]
 
     def candidates() -> Mapping[str, Runs]:
         made = library_ways(timed, product.dtype, product.tall, product.bias is not None, True, check)
-        made = {**made, **_integer_ways(timed, ways, product, compiled)}
+        made = {**made, **_integer_ways(timed, ways, product, config, compiled)}
         return {name: made[name] for name in (*floats, *integers)}
 
     what = f"quantized {timed} {product.dtype} bias {product.bias is not None} tall {product.tall} checked by {check}"
     what += f" as {ways}"
     found = times(what, [*floats, *integers], candidates, config)
-    best = fastest({way: found[f"integers by {way}"] for way in ways})  # the first where it is near: a sum leaves x as it is
+    best = fastest(
+        {way: found[f"integers by {way}"] for way in ways}
+    )  # the first where it is near: a sum leaves x as it is
     is_faster = found[f"integers by {best}"] < CLEARLY * min(found[name] for name in floats)
     return (best, "") if is_faster else (FLOAT, SLOW)
 
 
 def _integer_ways(
-    sizes: tuple[int, int, int], ways: Sequence[str], product: Product, compiled: Compile
+    sizes: tuple[int, int, int], ways: Sequence[str], product: Product, config: Config, compiled: Compile
 ) -> Mapping[str, Runs]:
     rows, inner, columns = sizes
-    if "nibbles" in ways:
-        run = compiled(_nibbles_alone(product.x.meta["val"].fake_mode, sizes))
-        weights = copies(int4_packed(torch.ones((columns, inner)), False), rows)
-        return {"integers by nibbles": [partial(run, torch.ones((rows, inner)), weight) for weight in weights]}
+    made: dict[str, Runs] = {}
+    if "sum" in ways:
+        bits = _bits(config)
+        run = compiled(_sum_alone(product.x.meta["val"].fake_mode, sizes, bits))
+        words = copies(short_weights.packed(torch.ones((columns, inner)), False, bits), rows)
+        made["integers by sum"] = [partial(run, torch.ones((rows, inner)), weight) for weight in words]
+    if ways == ["sum"]:
+        return made
     x, scales, zero = torch.ones((rows, inner), dtype=torch.int8), torch.ones(columns), _zero(_at_once)
     weights = [weight.to(torch.int8) for weight in copies(torch.ones((columns, inner)), rows)]
-    made: dict[str, Runs] = {"integers by aten": [partial(aten._int_mm.default, x, weight.t()) for weight in weights]}
+    made["integers by aten"] = [partial(aten._int_mm.default, x, weight.t()) for weight in weights]
     if "onednn" in ways:
         packed = [onednn.qlinear_prepack(weight, None) for weight in weights]
         made["integers by onednn"] = [partial(_by_onednn, _at_once, x, weight, scales, zero) for weight in packed]
-    if "sum" in ways:
-        run = compiled(_sum_alone(product.x.meta["val"].fake_mode, sizes))
-        made["integers by sum"] = [partial(run, x.float(), weight, scales) for weight in weights]
     return made
 
 
-def _sum_alone(mode: Any, sizes: tuple[int, int, int]) -> GraphModule:
+def _sum_alone(mode: Any, sizes: tuple[int, int, int], bits: int) -> GraphModule:
     rows, inner, columns = sizes
-    shapes = [((rows, inner), torch.float32), ((columns, inner), torch.int8), ((columns,), torch.float32)]
-    return _graph_alone(mode, shapes, _by_sum)
-
-
-def _nibbles_alone(mode: Any, sizes: tuple[int, int, int]) -> GraphModule:
-    rows, inner, columns = sizes
-    shapes = [((rows, inner), torch.float32), ((words_of(inner, columns),), torch.int32)]
-    return _graph_alone(mode, shapes, partial(_by_nibbles, inner=inner, columns=columns))
-
-
-def _graph_alone(mode: Any, given: list[tuple[tuple[int, ...], torch.dtype]], product: Do) -> GraphModule:
     graph = Graph()
-    nodes = [graph.placeholder(f"x{number}") for number in range(len(given))]
+    given = [graph.placeholder("x"), graph.placeholder("weight")]
+    do = partial(call, graph)
     with mode:
-        for node, (shape, dtype) in zip(nodes, given, strict=True):
-            node.meta["val"] = torch.empty(shape, dtype=dtype)
-        graph.output((product(partial(call, graph), *nodes),))
+        given[0].meta["val"] = torch.empty(rows, inner)
+        given[1].meta["val"] = torch.empty(short_weights.panels(inner, columns, bits).size, dtype=torch.int32)
+        factors = short_weights.factors_of(do, given[0], bits)
+        graph.output((short_weights.product_with(do, factors, given[1], inner, columns, bits),))
     return LazyGraphModule(torch.nn.Module(), graph)
+
+
+def _bits(config: Config) -> int:
+    """Of weights that are multiplied with floats."""
+    return 4 if config.quantize == INT4 else 8
 
 
 # ---- the arithmetic, of tensors (`_at_once`) or as nodes of a graph --------------------------------------------------
@@ -212,16 +212,6 @@ def _by_onednn(do: Do, codes: Any, weight: Any, scales: Any, zero: Any) -> Any:
 def _by_aten(do: Do, codes: Any, weight: Any, scales: Any) -> Any:
     total = do(aten._int_mm.default, codes, do(aten.t.default, weight))
     return do(aten.mul.Tensor, do(aten._to_copy.default, total, dtype=torch.float32), scales)
-
-
-def _by_sum(do: Do, x: Any, weight: Any, scales: Any) -> Any:
-    wide = do(aten._to_copy.default, weight, dtype=torch.float32)
-    products = do(aten.mul.Tensor, do(aten.unsqueeze.default, x, 1), wide)
-    return do(aten.mul.Tensor, do(aten.sum.dim_IntList, products, [2]), scales)
-
-
-def _by_nibbles(do: Do, x: Any, weight: Any, inner: int, columns: int) -> Any:
-    return int4_product(do, int4_factors(do, x), weight, inner, columns)
 
 
 def _zero(do: Do) -> Any:
@@ -259,14 +249,12 @@ def int8_packed(weight: Tensor, tall: bool) -> Tensor:
     return packed
 
 
-def _alone(product: Product, way: str, x: Tensor, y: Tensor) -> Tensor:
+def _alone(way: str, bits: int, x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` as it is to be computed, in float32 and without the bias."""
     x = x.float()
-    if way == "nibbles":
-        return x @ int4_unpacked(int4_packed(y, True), *y.shape).t()
-    scales = int8_scales(y, True)
     if way == "sum":
-        return x @ int8_codes(y, True).float().t() * scales
+        return x @ short_weights.as_floats(short_weights.packed(y, True, bits), *y.shape, bits).t()
+    scales = int8_scales(y, True)
     codes, steps = _in_codes(_at_once, x)
     if way == "onednn":
         total = _by_onednn(_at_once, codes, int8_packed(y, True), scales, _zero(_at_once))
@@ -279,12 +267,12 @@ def _alone(product: Product, way: str, x: Tensor, y: Tensor) -> Tensor:
 # ---- the graph -------------------------------------------------------------------------------------------------------
 
 
-def _rewritten(module: GraphModule, ways: Mapping[Node, str], constants: frozenset[Node]) -> GraphModule:
+def _rewritten(module: GraphModule, ways: Mapping[Node, str], constants: frozenset[Node], bits: int) -> GraphModule:
     graph = Graph()
     copied: dict[Node, Node] = {}
     graph.output(graph.graph_copy(module.graph, copied))
     parameters = frozenset(copied[node] for node in constants)
-    writer = _Writer(graph)
+    writer = _Writer(graph, bits)
     for old, way in ways.items():
         node = copied[old]
         product = _constant_product(node, parameters)
@@ -300,41 +288,41 @@ def _rewritten(module: GraphModule, ways: Mapping[Node, str], constants: frozens
 class _Writer:
     """Writes products in front of others; codes of what several of them take are written once."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.do = graph, partial(call, graph)
+    def __init__(self, graph: Graph, bits: int) -> None:
+        self.graph, self.bits, self.do = graph, bits, partial(call, graph)
         self._codes: dict[Node, tuple[Node, Node]] = {}
         self._factors: dict[Node, tuple[Node, Node]] = {}
         self._made: dict[tuple[Node, Any], Node] = {}
         self._zeros: list[Node] = []
 
     def product(self, product: Product, way: str) -> Node:
-        _, inner, columns = product.sizes
-        if way == "nibbles":
-            weight = self._of_weight(product, int4_packed, torch.int32, words_of(inner, columns))
-            total = int4_product(self.do, self._factors_of(product.x), weight, inner, columns)
-        else:
-            total = self._of_bytes(product, way)
+        total = self._of_floats(product) if way == "sum" else self._of_codes(product, way)
         if product.bias is not None:
             total = self.do(aten.add.Tensor, total, as_type(self.graph, product.bias, torch.float32))
         return as_type(self.graph, total, product.dtype)
 
-    def _of_bytes(self, product: Product, way: str) -> Node:
+    def _of_floats(self, product: Product) -> Node:
         _, inner, columns = product.sizes
-        scales = self._of_weight(product, int8_scales, torch.float32, columns)
-        if way == "sum":
-            weight = self._of_weight(product, int8_codes, torch.int8, columns, inner)
-            by_sum: Node = _by_sum(self.do, as_type(self.graph, product.x, torch.float32), weight, scales)
-            return by_sum
+        size = short_weights.panels(inner, columns, self.bits).size
+        weight = self._of_weight(product, short_weights.packed, torch.int32, (size,), self.bits)
+        if product.x not in self._factors:
+            self._factors[product.x] = short_weights.factors_of(self.do, product.x, self.bits)
+        factors = self._factors[product.x]
+        total: Node = short_weights.product_with(self.do, factors, weight, inner, columns, self.bits)
+        return total
+
+    def _of_codes(self, product: Product, way: str) -> Node:
+        scales = self._of_weight(product, int8_scales, torch.float32, product.sizes[2:])
         codes, steps = self._codes_of(product.x)
         return self.do(aten.mul.Tensor, self._total(product, way, codes, scales), steps)
 
     def _total(self, product: Product, way: str, codes: Node, scales: Node) -> Node:
         _, inner, columns = product.sizes
         if way == "aten":
-            weight = self._of_weight(product, int8_codes, torch.int8, columns, inner)
+            weight = self._of_weight(product, int8_codes, torch.int8, (columns, inner))
             by_aten: Node = _by_aten(self.do, codes, weight, scales)
             return by_aten
-        packed = self._of_weight(product, int8_packed, torch.int8, inner, columns)
+        packed = self._of_weight(product, int8_packed, torch.int8, (inner, columns))
         if not self._zeros:
             self._zeros.append(_zero(self.do))
         by_onednn: Node = _by_onednn(self.do, codes, packed, scales, self._zeros[0])
@@ -345,14 +333,16 @@ class _Writer:
             self._codes[x] = _in_codes(self.do, as_type(self.graph, x, torch.float32))
         return self._codes[x]
 
-    def _factors_of(self, x: Node) -> tuple[Node, Node]:
-        if x not in self._factors:
-            self._factors[x] = int4_factors(self.do, x)
-        return self._factors[x]
-
-    def _of_weight(self, product: Product, function: Callable[..., Tensor], dtype: torch.dtype, *shape: int) -> Node:
+    def _of_weight(
+        self,
+        product: Product,
+        function: Callable[..., Tensor],
+        dtype: torch.dtype,
+        shape: tuple[int, ...],
+        *settings: int,
+    ) -> Node:
         value = product.weight.meta["val"]
-        recipe = Recipe(function, (product.tall,), (value.element_size(),))
+        recipe = Recipe(function, (product.tall, *settings), (value.element_size(),))
         key = (product.weight, recipe)
         if key not in self._made:
             made = self.graph.call_function(recipe, (product.weight,))

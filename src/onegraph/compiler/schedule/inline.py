@@ -31,6 +31,7 @@ from onegraph.ir.index import ONE, ZERO, Index, Symbol, product
 from onegraph.ir.loop import (
     Block,
     Buffer,
+    Cast,
     Check,
     Coordinates,
     Kernel,
@@ -50,6 +51,7 @@ from onegraph.ir.types import DType
 MAX_STATEMENTS = 300  # of a kernel: longer ones cost more in compile time and registers than they save
 MAX_LOADS = 3  # of what is repeated, where memory is far
 STORE_AND_LOAD = 6.0  # of one element, in units of an addition
+WIDENED_AGAIN = 8  # times that an element of a short type may be converted to a longer one
 KERNEL = 20_000.0  # what one kernel less is worth, in units of an addition
 
 
@@ -150,8 +152,18 @@ def _pays(definition: Definition, buffer: Buffer, consumers: list[Kernel], launc
     cost = block_cost(definition.body)
     if uses.constant is None or size.constant is None:
         return cost <= STORE_AND_LOAD
+    if uses.constant <= WIDENED_AGAIN * size.constant and _only_widens(definition):
+        return True
     stored = size.constant * cost + (size.constant + uses.constant) * STORE_AND_LOAD / 2 + launch
     return uses.constant * cost <= stored and len(definition.body) * len(consumers) < MAX_STATEMENTS
+
+
+def _only_widens(definition: Definition) -> bool:
+    """Whether an element is one of a shorter type in another tensor: to store what it is takes more memory."""
+    match definition.body:
+        case (Let(name, narrow, Load()), Let(wide, dtype, Cast(arg)), Store(value=value)):
+            return arg == name and value == wide and narrow.size < dtype.size
+    return False
 
 
 def evaluations(kernel: Kernel, buffer: str) -> Index:

@@ -25,10 +25,25 @@ from onegraph.compiler.kernels import place_indices
 from onegraph.compiler.schedule.splice import Splicer, plain_load
 from onegraph.compiler.target import Machine
 from onegraph.ir.index import Index, Symbol, product
-from onegraph.ir.loop import Accumulate, Check, Kernel, Let, Load, Loop, Program, Store, loads, statements
+from onegraph.ir.loop import (
+    Accumulate,
+    Apply,
+    Bitcast,
+    Cast,
+    Check,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Program,
+    Store,
+    loads,
+    statements,
+)
 
 SHORT = 8  # iterations
-STATEMENTS = 160  # of the body when it is written out
+STATEMENTS = 160  # of the iterations when they are written out
 MUCH = 1 << 14  # elements: a load of fewer stays near anyway
 
 
@@ -44,14 +59,38 @@ def _kernel(kernel: Kernel, most: int) -> Kernel:
     if len(found) != 1 or kernel.locals or not _is_plain(kernel, found[0]):
         return kernel
     totals = sum(isinstance(statement, Accumulate) for statement in found[0].body)
-    longest = min(SHORT, most // totals, STATEMENTS // sum(1 for _ in statements(kernel.body)))
     for axis in kernel.axes:
         length = axis.extent.constant if axis.extent is not None else None
-        if length is None or not 1 < length <= longest:
+        if length is None or not 1 < length <= min(SHORT, most // totals):
+            continue
+        if length * _count_along(kernel, axis) > STATEMENTS:
             continue
         if any(_is_shared(load, axis, kernel, found[0]) for load in loads(found[0].body)):
             return _written_out(kernel, axis, length)
     return kernel
+
+
+def _count_along(kernel: Kernel, axis: Symbol) -> int:
+    """The statements that differ from one iteration of the axis to another: others are written once."""
+    differing: set[str] = set()
+    count = 0
+    for statement in statements(kernel.body):
+        used: set[object] = set()
+        match statement:
+            case Let(value=Apply(_, args)) | Accumulate(args=args):
+                used.update(args)
+            case Let(value=Cast(arg) | Bitcast(arg)):
+                used.add(arg)
+            case Let(value=IndexValue(index)):
+                used.update(symbol.name for symbol in index.symbols)
+            case Let(value=Load(place=place)) | Store(place=place):
+                used.update(symbol.name for index in place_indices(place) for symbol in index.symbols)
+                used.add(statement.value if isinstance(statement, Store) else None)
+        if axis.name in used or not used.isdisjoint(differing):
+            count += 1
+            if isinstance(statement, Let | Accumulate):
+                differing.add(statement.name)
+    return count
 
 
 def _is_plain(kernel: Kernel, loop: Loop) -> bool:

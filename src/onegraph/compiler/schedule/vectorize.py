@@ -161,7 +161,8 @@ def _width(kernel: Kernel, axis: Symbol, machine: Machine) -> int:
     if axis in kernel.axes and totals and cost < LIGHT * totals:
         width = 8 * machine.lanes  # a reduction along columns: a wide strip of each row is read at a time
     elif totals > 2:
-        width = min(width, machine.totals >> min(totals - 1, 7).bit_length())
+        held = machine.tile_rows * machine.tile_columns if axis in kernel.axes else machine.totals
+        width = min(width, max(1 << (held // totals).bit_length() - 1, 4))
     if max(sizes, default=4) == 8:
         width //= 2
     if any(_contiguity(index, axis) < 0 for index, _ in _accesses(kernel)):
