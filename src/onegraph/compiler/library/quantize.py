@@ -121,8 +121,8 @@ def _way(product: Product, config: Config, compiled: Compile) -> tuple[str, str]
         return next((way for way in (preferred, "onednn") if way in ways), ways[-1]), ""
     if rows * inner * columns < LITTLE:
         return FLOAT, SLOW
-    if rows == 1 and len(ways) == 1:
-        return ways[0], ""  # the time is that of reading the weight, which is a half at most
+    if rows == 1 and "sum" in ways:
+        return "sum", ""  # the time is that of reading the weight, which is half as long at most
     side = LONG_SIDE if rows <= FEW else SIDE
     timed = (min(rows, SIDE), min(inner, side), min(columns, side))
     floats = ["aten", *["onednn", "packed"] * has_onednn]
