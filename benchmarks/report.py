@@ -15,7 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import inference, products
+from benchmarks import inference, products, steps
 from benchmarks.charts import CHARTS, draw
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import Result, Settings
@@ -43,6 +43,7 @@ TITLES = {
     "memory": "Memory at the peak of a call, float32, batch 1: megabytes",
     "dynamic": "Sizes that change: CPU-seconds of a sequence of calls, first calls included",
     "generation": "Generation: milliseconds per token, after the first sentence",
+    "steps": "Generation, one token, by the size of weights: milliseconds, share of the speed of memory",
     "training": "Steps of training: milliseconds",
     "data_parallel": "Steps of data-parallel training by two processes: milliseconds",
     "data_parallel_forecast": "Forecasts of onegraph simulate for ranks of this machine: milliseconds of a step",
@@ -56,6 +57,7 @@ COMPARED = {  # of other suites: all
     **{name: suite.columns for name, suite in inference.SUITES.items()},
     **dict.fromkeys(products.SUITES, products.COLUMNS),
     "data_parallel_forecast": ("forecast", "measured"),
+    "steps": steps.COLUMNS,
     "cold": ("stock", "onegraph"),
     "warm": ("stock", "onegraph"),
     "transforms_cold": ("stock", "onegraph"),
@@ -65,6 +67,7 @@ COMPARED = {  # of other suites: all
 }
 #: What onegraph is compared with: of other suites all others. Of several with one name, the fastest.
 REFERENCES = {
+    "steps": ("eager",),
     **{name: ("stock", "runtimes") for name in inference.SUITES},
     "inference_int8": ("eager", "runtimes"),
     **dict.fromkeys(products.SUITES, ("libraries",)),
