@@ -150,7 +150,8 @@ def unpacked(words: Tensor, lie: Panels) -> Tensor:
     integers[..., -1] = codes >> 32 - lie.bits
     kind = torch.bfloat16 if lie.bits == 4 else torch.float32
     scales = last.flatten().view(kind).unflatten(0, (len(codes), -1))[:, : lie.groups].float()
-    return (integers.flatten(1).unflatten(1, (lie.groups, -1)) * scales[..., None]).flatten(1)[:, : lie.inner]
+    weight: Tensor = integers.flatten(1).unflatten(1, (lie.groups, -1)) * scales[..., None]
+    return weight.flatten(1)[:, : lie.inner]
 
 
 define("factors_of_short_weight(Tensor x, int bits) -> (Tensor, Tensor)", CPU=factors, Meta=factors_of_fakes)

@@ -12,12 +12,12 @@ from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.codegen.writing import Writing
 from onegraph.compiler.kernels import has_products, operands
 from onegraph.ir.index import ONE, ZERO, Index
-from onegraph.ir.loop import Accumulate, Offset, Operand, Place, statements, writes
+from onegraph.ir.loop import Accumulate, Kernel, Loop, Offset, Operand, Place, loads, statements, writes
 from onegraph.ir.types import BOOL, I8, I64, DType
 
 AHEAD = 1 << 13  # bytes between what is read and what is asked for: the processor itself looks to the end of a page
 LONG = 1 << 20  # bytes, from which on what is read comes from memory
-LONG_WEIGHT = 1 << 18  # of what is added up: in a model others are read before it is read again
+LONG_WEIGHT = 9 << 15  # of what few rows are multiplied with: in a model others are read before it is read again
 
 
 class Memory:
@@ -32,7 +32,7 @@ class Memory:
         self.dtypes = dict(dtypes)
         self.pointers: dict[str, str] = {}
         self.is_product = has_products(writer.kernel)
-        self.adds_up = any(isinstance(s, Accumulate) for s in statements(writer.kernel.body))
+        self.adds_products = _adds_products(writer.kernel)
         self.own = {local.name for local in writer.kernel.locals}
         self.written = {*writes(writer.kernel), *self.own}
         self.passes: Counter[tuple[str, Index]] = Counter()
@@ -253,7 +253,7 @@ class Memory:
             if stride != size:
                 return False
             size *= extent
-        return size * stored.size >= (LONG_WEIGHT if self.adds_up else LONG)
+        return size * stored.size >= (LONG_WEIGHT if self.adds_products else LONG)
 
     def fetch(self, address: Val) -> None:
         """Ask the memory for what is there, if anything is, to have it near soon."""
@@ -348,3 +348,16 @@ class Memory:
             return value
         e = self.w.e
         return e.value(f"extractelement {value}, i64 {number}", value.dtype, 1, value.depth)
+
+
+def _adds_products(kernel: Kernel) -> bool:
+    """Whether a sum also reads what all iterations of the outer axes do, as products of a weight and few rows."""
+    return any(
+        isinstance(loop, Loop)
+        and any(isinstance(statement, Accumulate) for statement in loop.body)
+        and any(
+            isinstance(load.place, Offset) and load.place.index.symbols.isdisjoint(kernel.axes)
+            for load in loads(loop.body)
+        )
+        for loop in statements(kernel.body)
+    )

@@ -253,7 +253,8 @@ def _alone(way: str, bits: int, x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` as it is to be computed, in float32 and without the bias."""
     x = x.float()
     if way == "sum":
-        return x @ short_weights.as_floats(short_weights.packed(y, True, bits), *y.shape, bits).t()
+        inner, columns = y.shape
+        return x @ short_weights.as_floats(short_weights.packed(y, True, bits), inner, columns, bits).t()
     scales = int8_scales(y, True)
     codes, steps = _in_codes(_at_once, x)
     if way == "onednn":

@@ -15,7 +15,9 @@ from onegraph.compiler.lower.scalars import Scalar, apply, where
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
 from onegraph.ir.types import F32, I32
-from onegraph.torchlib.short_weights import FACTORS, PRODUCT, Panels
+from onegraph.torchlib.short_weights import FACTORS as FACTORS
+from onegraph.torchlib.short_weights import PRODUCT as PRODUCT
+from onegraph.torchlib.short_weights import Panels
 
 EXPONENT_OF_ONE, BEFORE_EXPONENT = 127, 23  # of a float32: its bits
 
