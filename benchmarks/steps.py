@@ -15,7 +15,8 @@ from benchmarks.measure import Result, Run, Sample, Settings, interleaved
 from benchmarks.zoo import llama
 from onegraph.tools.roofline import limits
 
-ROUNDS = 25
+ROUNDS = 15
+AT_LEAST = 0.1  # seconds of steps in a row, as in a sentence: near caches hold what is small
 COLUMNS = ("eager", "onegraph", "limit")
 #: The element type, the option `quantize`, and the bits of a weight.
 KINDS: dict[str, tuple[torch.dtype, str | None, float]] = {
@@ -37,7 +38,7 @@ def run(settings: Settings) -> Iterator[Result]:
             dtype, quantize, _ = KINDS[name]
             options = {"quantize": quantize, "large_pages": quantize is None}
             runs[name] = partial(onegraph.compile(models[dtype], options=options), **inputs)
-        samples = interleaved(runs, settings.rounds(ROUNDS), settings.clock)
+        samples = interleaved(runs, settings.rounds(ROUNDS), settings.clock, AT_LEAST)
         speed = limits().bandwidth
     count = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
     for name in kinds:
