@@ -111,9 +111,11 @@ typedef struct {
     unsigned shared;  /* bytes that a block asks for */
     int n_pointers;
     int n_sizes;
+    PyObject *general; /* NULL: it takes all pointers. Otherwise they are multiples of ALIGNMENT, and for others there is this
+                          CudaKernel, or a callable that makes it when it is needed */
 } CudaKernel;
 
-enum { SCRATCH_POINTERS = 2 };
+enum { SCRATCH_POINTERS = 2, ALIGNMENT = 16 };
 #define CUDA_PARAMETERS(n_pointers, n_sizes) ((n_pointers) + (n_sizes) + SCRATCH_POINTERS)
 
 /* cuda_kernel.c */

@@ -41,6 +41,44 @@ static int grid_is_right(const CudaKernel *kernel, const int64_t *grid)
     return grid[0] > 0 && grid[1] > 0 && grid[2] > 0;
 }
 
+/* The kernel for pointers that are no multiples of ALIGNMENT, which is made once; NULL with an exception set. */
+static const CudaKernel *general_of(const CudaKernel *kernel)
+{
+    CudaKernel *known = (CudaKernel *)kernel;
+    if (!Py_IS_TYPE(known->general, &CudaKernel_Type)) {
+        ContextObject *outer = hook_state.context;
+        hook_state.context = NULL; /* no frame of a compiler is the program's */
+        PyObject *asked = Py_NewRef(known->general), *made = PyObject_CallNoArgs(asked);
+        hook_state.context = outer;
+        Py_DECREF(asked);
+        if (made == NULL) {
+            return NULL;
+        }
+        const CudaKernel *found = &((CudaKernelObject *)made)->kernel;
+        if (!Py_IS_TYPE(made, &CudaKernel_Type) || found->general != NULL || found->device != kernel->device ||
+            found->n_pointers != kernel->n_pointers || found->n_sizes != kernel->n_sizes) {
+            PyErr_Format(PyExc_TypeError, "%R does not take any pointers in the place of %s", made, kernel->name);
+            Py_DECREF(made);
+            return NULL;
+        }
+        if (Py_IS_TYPE(known->general, &CudaKernel_Type)) { /* another thread was first */
+            Py_DECREF(made);
+        } else {
+            Py_SETREF(known->general, made);
+        }
+    }
+    return &((CudaKernelObject *)known->general)->kernel;
+}
+
+static bool are_aligned(const CudaKernel *kernel, const uint64_t *pointers)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < kernel->n_pointers; i++) {
+        bits |= pointers[i];
+    }
+    return bits % ALIGNMENT == 0;
+}
+
 int cuda_launch(const CudaKernel *kernel, uint64_t *parameters, const int64_t *grid)
 {
     const CudaDriver *driver = kernel->driver;
@@ -49,6 +87,12 @@ int cuda_launch(const CudaKernel *kernel, uint64_t *parameters, const int64_t *g
     int some = grid_is_right(kernel, grid), capture = CAPTURE_NONE;
     if (some <= 0) {
         return some;
+    }
+    if (kernel->general != NULL && !are_aligned(kernel, parameters)) {
+        kernel = general_of(kernel);
+        if (kernel == NULL) {
+            return -1;
+        }
     }
     if (cuda_stream(driver, kernel->device, &stream) < 0 || cuda_enter(driver, kernel->context, &outer) < 0) {
         return -1;
@@ -273,12 +317,13 @@ static int load_aside(CudaKernelObject *self, const void *cubin)
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"cubin", "name", "threads", "shared", "pointers", "sizes", "driver", "device", NULL};
-    PyObject *cubin, *name;
+    static char *names[] = {"cubin",  "name",   "threads", "shared",  "pointers",
+                            "sizes", "driver", "device",  "general", NULL};
+    PyObject *cubin, *name, *general = Py_None;
     const char *path = "libcuda.so.1";
     int threads, shared, pointers, sizes, device = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "SUiiii|si:CudaKernel", names, &cubin, &name, &threads, &shared,
-                                     &pointers, &sizes, &path, &device)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "SUiiii|siO:CudaKernel", names, &cubin, &name, &threads, &shared,
+                                     &pointers, &sizes, &path, &device, &general)) {
         return NULL;
     }
     if (threads <= 0 || shared < 0 || pointers < 0 || sizes < 0) {
@@ -300,6 +345,7 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->kernel = (CudaKernel){
         .driver = driver, .context = context, .module = module, .name = text, .device = device,
         .threads = (unsigned)threads, .shared = (unsigned)shared, .n_pointers = pointers, .n_sizes = sizes,
+        .general = general == Py_None ? NULL : Py_NewRef(general),
     };
     if (module == NULL) {
         PyErr_NoMemory();
@@ -323,6 +369,7 @@ static void kernel_dealloc(CudaKernelObject *self)
         free(module);
     }
     Py_XDECREF(self->name);
+    Py_XDECREF(self->kernel.general);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 

@@ -250,6 +250,9 @@ class CudaKernel:
     `address` stands in plans for the kernel, which lives as long as this does. `registers` and `local` are those of a
     thread: the registers, and the bytes that did not fit into them. The first one opens the `driver`.
 
+    With `general`, pointers are multiples of 16 bytes; a launch with others asks that for a kernel which takes them,
+    once, and what it raises is the launch's error.
+
     Raises RuntimeError, in CUDA's words where they are its errors: there is no driver, or it is too old, or there is no
     such device, or the kernel was made for another one, or needs more threads or shared memory than a block may have,
     or has other parameters.
@@ -265,6 +268,7 @@ class CudaKernel:
         sizes: int,
         driver: str = "libcuda.so.1",
         device: int = 0,
+        general: Callable[[], CudaKernel] | None = None,
     ) -> CudaKernel: ...
     @property
     def address(self) -> int: ...

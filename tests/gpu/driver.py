@@ -162,7 +162,7 @@ def image_of(kernels: dict[str, tuple[str, dict[str, int]]], arch: int = 80) -> 
     """What the stand-in takes in the place of a cubin, see kernels.c."""
     lines = [f"STAND-IN arch={arch}"]
     for name, (types, facts) in kernels.items():
-        known = {"registers": 32, "threads": 1024, "fixed": 0, "required": 0, **facts}
+        known = {"registers": 32, "threads": 1024, "fixed": 0, "required": 0, "aligned": 1, **facts}
         lines.append(f"{name} types=-{types} {' '.join(f'{fact}={value}' for fact, value in known.items())}")
     return ("\n".join(lines) + "\n").encode()
 

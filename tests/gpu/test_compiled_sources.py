@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,10 @@ from onegraph.base.errors import CompileError
 from onegraph.compiler.triton import cubins
 from onegraph.compiler.triton.cubins import compile_sources
 from onegraph.compiler.triton.gpu import A100, H100, Gpu
-from onegraph.compiler.triton.sources import sources_of
+from onegraph.compiler.triton.sources import Source, sources_of
 from onegraph.ir.loop_text import parse_program
 
-pytest.importorskip("triton", reason="Triton compiles these")
+triton = pytest.importorskip("triton", reason="Triton compiles these")
 if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("Triton interprets in this process", allow_module_level=True)
 
@@ -75,3 +77,37 @@ def test_more_shared_memory_than_there_is() -> None:
     small = Gpu(80, 1, 1024, 1 << 16, shared=16)
     with pytest.raises(CompileError, match="bytes of shared memory, and there are 16"):
         compile_sources(sources(lambda x: x.sum(), torch.randn(64, 1000)).sources, small)
+
+
+def accesses(source: Source, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """How memory is read and written, in the assembly that the source becomes."""
+    texts, compile = [], triton.compile
+
+    def seen(*args: Any, **options: Any) -> Any:
+        made = compile(*args, **options)
+        texts.append(made.asm["ptx"])
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(triton, "compile", seen)
+        cubins.compiled(source, H100)
+    return set(re.findall(r"(?:ld|st)\.global[.\w]*", texts[0]))
+
+
+def test_threads_read_several_elements_at_once_where_memory_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    for function, x in [
+        (lambda x: F.gelu(x + 1), torch.randn(1 << 20)),
+        (lambda x: x.softmax(-1), torch.randn(64, 1024)),
+        (lambda x: x * 2 + 1, torch.randn(1 << 20).half()),
+    ]:
+        (source,) = sources(function, x).sources
+        assert accesses(source, monkeypatch) == {"ld.global.v4.b32", "st.global.v4.b32"}
+        alone = accesses(replace(source, aligned=False), monkeypatch)
+        assert len(alone) == 2 and not any(".v" in access for access in alone)
+
+
+def test_what_is_compiled_for_any_pointers_is_kept_by_itself(tmp_path: Path) -> None:
+    (source,), kept = sources(lambda x: x + 1, X).sources, DiskCache(tmp_path / "objects")
+    both = [source, replace(source, aligned=False)]
+    (wide, general), again = compile_sources(both, H100, kept), compile_sources(both, H100, kept)
+    assert wide.code != general.code and again == [wide, general]

@@ -10,6 +10,7 @@ import gc
 import threading
 import time
 from ctypes import byref, c_void_p
+from typing import Any
 
 import pytest
 import torch
@@ -217,3 +218,48 @@ def test_a_launch_lets_other_threads_run(driver: StandIn) -> None:
     driver.set(hold=0)  # this thread has the lock of the interpreter meanwhile
     thread.join()
     assert len(driver.launches()) == 1
+
+
+def test_pointers_that_are_not_aligned_have_a_kernel_of_their_own(driver: StandIn) -> None:
+    """It is made by the first launch that needs it, without which a load of several elements would fail."""
+    asked: list[_C.CudaKernel] = []
+
+    def general() -> _C.CudaKernel:
+        asked.append(driver.kernel("general", "pp"))
+        return asked[-1]
+
+    image = image_of({"wide": ("pp", {"aligned": 16})})
+    kernel = _C.CudaKernel(image, "wide", 128, 0, 2, 0, driver.path, 0, general)
+    x = driver.know(torch.ones(64))
+    even, odd = x.data_ptr() + -x.data_ptr() % 16, x.data_ptr() + -x.data_ptr() % 16 + 4
+    for pointers in [(even, even + 16), (even, odd), (odd, even), (odd, odd), (even, even), (even + 8, even)]:
+        _C.launch_cuda_kernel(kernel.address, (1,), pointers, ())
+    assert [launch.kernel for launch in driver.launches()] == ["wide", *["general"] * 3, "wide", "general"]
+    assert len(asked) == 1
+    _C.launch_cuda_kernel(kernel.address, (0,), (odd, odd), ())
+    alone = _C.CudaKernel(image, "wide", 128, 0, 2, 0, driver.path)
+    with pytest.raises(RuntimeError, match="launching wide: invalid argument"):
+        _C.launch_cuda_kernel(alone.address, (1,), (even, odd), ())
+    assert "is no multiple of 16" in driver.complaints()[-1]
+    driver.forget()
+
+
+def test_errors_of_making_a_kernel_for_other_pointers(driver: StandIn) -> None:
+    answers: list[Any] = [7, driver.kernel("k", "ppp"), driver.kernel("k", "ppi"), driver.kernel("k", "pp")]
+
+    def general() -> Any:
+        if len(answers) == 4:
+            answers.insert(0, None)
+            raise OSError("the disk is full")
+        return answers.pop(0) or answers.pop(0)
+
+    kernel = _C.CudaKernel(image_of({"wide": ("pp", {})}), "wide", 128, 0, 2, 0, driver.path, 0, general)
+    x = driver.know(torch.ones(64))
+    pointers = (x.data_ptr(), x.data_ptr() + 1)
+    with pytest.raises(OSError, match="the disk is full"):
+        _C.launch_cuda_kernel(kernel.address, (1,), pointers, ())
+    for _ in range(3):
+        with pytest.raises(TypeError, match="does not take any pointers in the place of wide"):
+            _C.launch_cuda_kernel(kernel.address, (1,), pointers, ())
+    _C.launch_cuda_kernel(kernel.address, (1,), pointers, ())
+    assert [launch.kernel for launch in driver.launches()] == ["k"]

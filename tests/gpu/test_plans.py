@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpu.driver import Kind, StandIn
+from gpu.driver import Kind, StandIn, image_of
 from native.planning import alloc, extern
 
 from onegraph import _C
@@ -109,6 +109,31 @@ def test_offsets_views_library_calls_and_constants(driver: StandIn, kernels: lis
     for run in both(plan, kernels, {"c": torch.tensor([5.0, 6.0])}):
         buffer, squares = run(torch.arange(4.0))
         assert buffer[2:7].tolist() == [2, 3, 4, 10, 12] and squares.tolist() == [4, 9, 16]
+
+
+def test_operands_that_are_not_aligned_have_kernels_of_their_own(driver: StandIn, kernels: list[_C.CudaKernel]) -> None:
+    """By where the operand begins, in the tensor and of itself."""
+    driver.bind("wide", pointwise(lambda x: x + 1))
+    image, asked = image_of({"wide": ("ppi", {"aligned": 16})}), list[int]()
+
+    def general() -> _C.CudaKernel:
+        asked.append(1)
+        return driver.kernel("add_one", "ppi", threads=32)
+
+    wide = [_C.CudaKernel(image, "wide", 32, 0, 2, 1, driver.path, 0, general) for _ in range(2)]
+    steps = [alloc(1, F32, (8,), (1,)), Launch(0, (Pointer(0, 4), Pointer(1, 16)), (4,), grid=(1,)), Return((Slot(1),))]
+    for run in both(plan_of(*steps), [wide[0], kernels[1]]):
+        for begin, kernel in [(0, "add_one"), (1, "add_one"), (3, "wide"), (2, "add_one")]:
+            driver.forget()
+            x = torch.arange(12.0)
+            assert x.data_ptr() % 16 == 0
+            assert run(x[begin:])[0][4:].tolist() == (x[begin + 1 : begin + 5] + 1).tolist()
+            assert [launch.kernel for launch in driver.launches()] == [kernel]
+    assert asked == [1]
+    steps[1] = Launch(0, (Pointer(0, 16), Pointer(1, 16)), (4,), grid=(1,))
+    for run in both(plan_of(*steps), [wide[1], kernels[1]]):
+        run(torch.ones(12))
+    assert asked == [1]
 
 
 def test_a_grid_has_up_to_three_dimensions(driver: StandIn, kernels: list[_C.CudaKernel]) -> None:

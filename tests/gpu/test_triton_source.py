@@ -14,10 +14,11 @@ from torch import Tensor
 from onegraph.base.context import Context
 from onegraph.base.pipeline import run_passes
 from onegraph.compiler.lower.graph import lower_graph
+from onegraph.compiler.memory import reuse
 from onegraph.compiler.triton.gpu import A100, H100, machine_of, schedule
 from onegraph.compiler.triton.index_text import Term, index_text
 from onegraph.compiler.triton.ops import TRITON_OPS
-from onegraph.compiler.triton.sources import Sources, sources_of
+from onegraph.compiler.triton.sources import ALIGNMENT, Sources, sources_of
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Extern, Kernel
 from onegraph.ir.loop_check import check_program
@@ -179,3 +180,12 @@ def test_loops_in_order_are_left_to_libraries() -> None:
         ("aten.cumsum.default", "its loop runs in order")
     ]
     assert [type(step) for step in lowered.program.steps] == [Extern, Kernel]
+
+
+def test_what_kernels_step_over_leaves_pointers_aligned() -> None:
+    x = torch.randn(4, 70)
+    for function in (lambda x: x[:, 1:] * 2, lambda x: x[1:] + x[:-1], lambda x: x.half()[2:, 5:].sin()):
+        begins = [number for each in sources(function, x).begins.values() for number in each]
+        assert begins and not any(number % ALIGNMENT for number in begins)
+    assert max(sources(lambda x: x[3:] * 2, x).begins.popitem()[1]) == 832  # of 840
+    assert reuse.ALIGNMENT % ALIGNMENT == 0  # what shares a workspace

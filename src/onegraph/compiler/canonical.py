@@ -51,12 +51,14 @@ class CanonicalKernel:
     begins: tuple[int, ...]
 
 
-def canonical(kernel: Kernel, dtypes: Mapping[str, DType], whole: bool = False) -> CanonicalKernel:
+def canonical(kernel: Kernel, dtypes: Mapping[str, DType], whole: bool = False, alignment: int = 1) -> CanonicalKernel:
     """The canonical form of a flat kernel, whose operands are those of the kernel in order; `whole` buffers, if asked.
 
-    A kernel whose accesses are checked needs them, as checks are of places in them.
+    A kernel whose accesses are checked needs them, as checks are of places in them. Of other buffers multiples of so
+    many bytes are stepped over.
     """
     begins = {} if whole else first_elements(kernel)
+    begins = {name: n - n % max(alignment // dtypes[name].size, 1) for name, n in begins.items()}
     renamer = _Renamer(kernel, begins)
     result = renamer.kernel(kernel)
     names = operands(kernel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -15,9 +16,9 @@ from onegraph.base.context import Context
 from onegraph.base.disk_cache import cache_of
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.target import Code, Compile, Target
-from onegraph.compiler.triton.cubins import compile_sources
+from onegraph.compiler.triton.cubins import Cubin, compile_sources
 from onegraph.compiler.triton.gpu import Gpu, machine_of, schedule
-from onegraph.compiler.triton.sources import sources_of
+from onegraph.compiler.triton.sources import Source, sources_of
 from onegraph.ir.loop import Program
 
 
@@ -59,16 +60,25 @@ def library_as_it_is(module: GraphModule, parameters: frozenset[int], config: Co
     return module
 
 
+def loaded(source: Source, cubin: Cubin, gpu: Gpu, index: int, config: Config) -> _C.CudaKernel:
+    """The kernel on the device. If it wants pointers aligned, it is compiled once more for the first that are not."""
+
+    def general() -> _C.CudaKernel:
+        any_pointers = replace(source, aligned=False)
+        (found,) = compile_sources([any_pointers], gpu, cache_of(config, "objects"))
+        return loaded(any_pointers, found, gpu, index, config)
+
+    sizes = sum(kind == "i64" for kind in source.signature.values())
+    shape = cubin.threads, cubin.shared, len(source.signature) - sizes, sizes
+    where = config.cuda_driver, index
+    return _C.CudaKernel(cubin.code, cubin.name, *shape, *where, general if source.aligned else None)
+
+
 def compile_kernels(program: Program, cx: Context, gpu: Gpu, index: int) -> Code:
     """Write, compile and load the kernels of the program."""
     found = sources_of(program)
     cubins = compile_sources(found.sources, gpu, cache_of(cx.config, "objects"))
-    kernels = []
-    for source, cubin in zip(found.sources, cubins, strict=True):
-        sizes = sum(kind == "i64" for kind in source.signature.values())
-        counts = len(source.signature) - sizes, sizes
-        shape = cubin.threads, cubin.shared
-        kernels.append(_C.CudaKernel(cubin.code, cubin.name, *shape, *counts, cx.config.cuda_driver, index))
+    kernels = [loaded(*pair, gpu, index, cx.config) for pair in zip(found.sources, cubins, strict=True)]
 
     def text() -> str:
         return "\n\n".join(source.text for source in found.sources)

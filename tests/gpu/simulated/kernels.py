@@ -42,5 +42,6 @@ def cubin_of(source: Source, gpu: Gpu, driver: StandIn) -> Cubin:
         function[grid[0], grid[1], grid[2]](*given, **source.constants)
 
     driver.bind(source.name, compute)
-    image = image_of({source.name: ("".join("p" if kind[0] == "*" else "i" for kind in kinds), {})}, gpu.capability)
+    types, aligned = "".join("p" if kind[0] == "*" else "i" for kind in kinds), 16 if source.aligned else 1
+    image = image_of({source.name: (types, {"aligned": aligned})}, gpu.capability)
     return Cubin(source.name, image, 32 * source.blocks.warps, 0)

@@ -117,3 +117,33 @@ def test_the_second_device(driver: StandIn) -> None:
         found = compiled(x.to(device))
         assert found.device == torch.device(device)
         torch.testing.assert_close(found, x.to(device).sin() + 1)
+
+
+def test_views_that_begin_anywhere(driver: StandIn) -> None:
+    """The stand-in holds kernels that read four elements at once to addresses that are multiples of 16 bytes."""
+    x = torch.randn(10, 70, device="cuda")
+    launched(driver, lambda x: x[1:] * 2 + x[:-1], x)
+    launched(driver, lambda x: torch.cat([x[:, 1:] * 2, x[:, 3:].sin()], 1), x)
+    compiled = onegraph.compile(lambda x, y: x.sin() + y)
+    flat, images = torch.randn(100, device="cuda"), set()
+    for begin, other in [(0, 0), (1, 0), (0, 3), (4, 8), (7, 7)]:
+        driver.forget()
+        a, b = flat[begin : begin + 64], flat[other : other + 64]
+        torch.testing.assert_close(compiled(a, b), a.sin() + b)
+        images |= {each.kernel for each in driver.launches()}
+    assert len(images) == 1
+    half = torch.randn(65, device="cuda").half()
+    launched(driver, lambda x: (x[1:] + 1, x[8:] * 2), half)
+
+
+def test_a_training_step_over_parts_of_one_tensor(driver: StandIn) -> None:
+    def trained(function: Callable[[Tensor], Tensor]) -> Tensor:
+        x = (torch.arange(90, device="cuda").float() / 90).requires_grad_()
+        function(x[1:50]).sum().backward()
+        assert x.grad is not None
+        return x.grad
+
+    def function(x: Tensor) -> Tensor:
+        return F.gelu(x[2:] * x[:-2])
+
+    torch.testing.assert_close(trained(onegraph.compile(function)), trained(function))

@@ -21,15 +21,16 @@ typedef struct CUstream_st *CUstream;
 
 /* ---- what a kernel is ---- */
 
-/* A test writes "STAND-IN arch=80\n", and for each kernel "k types=-ppi registers=32 threads=1024 fixed=0 required=0\n":
+/* A test writes "STAND-IN arch=80\n", and for each kernel "k types=-ppi registers=32 threads=1024 fixed=0 required=0
+   aligned=1\n", in one line:
    behind its parameters there are two null pointers. */
 static bool described_by_text(const char *image, const char *name, Description *is)
 {
     char found[128], types[MOST_PARAMETERS - 2];
     for (const char *line = strchr(image, '\n'); line != NULL && line[1] != '\0'; line = strchr(line + 1, '\n')) {
-        int fields = sscanf(line + 1, "%127s types=%253s registers=%d threads=%d fixed=%d required=%d", found, types,
-                            &is->registers, &is->threads, &is->fixed, &is->required);
-        if (fields == 6 && strcmp(found, name) == 0) {
+        int fields = sscanf(line + 1, "%127s types=%253s registers=%d threads=%d fixed=%d required=%d aligned=%d", found, types,
+                            &is->registers, &is->threads, &is->fixed, &is->required, &is->aligned);
+        if (fields == 7 && strcmp(found, name) == 0) {
             unsigned at = 0;
             strcpy(is->types, types + 1); /* behind a dash */
             strcat(is->types, "ss");
@@ -76,6 +77,7 @@ static bool described_by_cubin(const char *image, const char *name, Description 
     snprintf(text, sizeof(text), ".text.%s", name);
     snprintf(info, sizeof(info), ".nv.info.%s", name);
     is->threads = 1024;
+    is->aligned = 1; /* it does not say */
     for (int i = 0; i < header->e_shnum; i++) {
         const char *section = names + sections[i].sh_name;
         found = found || strcmp(section, text) == 0;
@@ -276,6 +278,10 @@ static int take_parameters(const Function *function, void **parameters, void **e
         if (is->types[i] == 'p' && !is_memory(out[i], 1)) {
             return complain(INVALID_VALUE, "%s: parameter %d, %#llx, is no memory of the device", is->name, i,
                             (unsigned long long)out[i]);
+        }
+        if (is->types[i] == 'p' && out[i] % (uint64_t)is->aligned != 0) {
+            return complain(INVALID_VALUE, "%s: parameter %d, %#llx, is no multiple of %d", is->name, i,
+                            (unsigned long long)out[i], is->aligned);
         }
     }
     return 0;

@@ -36,6 +36,7 @@ typedef struct {
     unsigned offsets[MOST_PARAMETERS], sizes[MOST_PARAMETERS];
     int registers, threads, fixed; /* threads at most; bytes of fixed shared memory */
     int required;                  /* threads of a block; 0: any number */
+    int aligned;                   /* what its pointers are multiples of */
 } Description;
 
 typedef struct {

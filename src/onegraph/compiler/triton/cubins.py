@@ -18,7 +18,7 @@ from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, key_of
 from onegraph.base.errors import CompileError
 from onegraph.compiler.triton.gpu import Gpu
-from onegraph.compiler.triton.sources import Source
+from onegraph.compiler.triton.sources import ALIGNMENT, Source
 
 STAGES = 1  # of a pipeline of loads: kernels without products have none
 THREADS = 8  # that compile
@@ -49,9 +49,8 @@ def compile_sources(sources: Sequence[Source], gpu: Gpu, kept: DiskCache | None 
 
 def compile_source(source: Source, gpu: Gpu, kept: DiskCache | None = None) -> Cubin:
     """The code of the source, from the cache if it is there."""
-    key = key_of(
-        source.text, repr(source.signature), repr(source.constants), f"{source.blocks.warps} {gpu}", triton_version()
-    )
+    options = f"{source.blocks.warps} {source.aligned} {gpu}"
+    key = key_of(source.text, repr(source.signature), repr(source.constants), options, triton_version())
     found = kept.load(key) if kept is not None else None
     if found is not None and len(found) > _HEAD.size:
         return Cubin(source.name, found[_HEAD.size :], *_HEAD.unpack_from(found))
@@ -83,7 +82,9 @@ def compiled(source: Source, gpu: Gpu) -> Cubin:
                 return super().make_ir(*args)
 
     signature = {**source.signature, **dict.fromkeys(source.constants, "constexpr")}
-    wanted = Parsed(function_of(source), signature, dict(source.constants))
+    pointers = [place for place, kind in enumerate(source.signature.values()) if kind[0] == "*"]
+    facts = {(place,): [["tt.divisibility", ALIGNMENT]] for place in pointers} if source.aligned else {}
+    wanted = Parsed(function_of(source), signature, dict(source.constants), facts)
     options = {"num_warps": source.blocks.warps, "num_stages": STAGES, "enable_fp_fusion": False}
     if "tl.device_assert" in source.text:  # which is dropped otherwise
         options |= {"debug": True, "sanitize_overflow": False}

@@ -17,6 +17,8 @@ from onegraph.ir.loop import Kernel, Program, Store, statements
 from onegraph.ir.plan import KernelInfo
 from onegraph.ir.types import BOOL, DType
 
+#: Bytes that pointers are multiples of, where nothing is known against it: a thread then reads so many at once.
+ALIGNMENT = 16
 #: Chooses the blocks of a kernel.
 Chooser = Callable[[Kernel], Blocks]
 
@@ -24,7 +26,7 @@ Chooser = Callable[[Kernel], Blocks]
 @dataclass(frozen=True, slots=True)
 class Source:
     """A function in Triton's language. `signature` has the types of its parameters by name, `constants` the values of
-    those that are constants."""
+    those that are constants. Where it is `aligned`, pointers are multiples of ALIGNMENT."""
 
     name: str
     text: str
@@ -32,12 +34,13 @@ class Source:
     constants: Mapping[str, int]
     blocks: Blocks
     info: KernelInfo
+    aligned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
     """`functions` has the number in `sources` for each kernel of a program by name, `begins` how many bytes of each
-    operand it steps over, `grids` the number of programs in the program's own sizes."""
+    operand it steps over, multiples of ALIGNMENT, `grids` the number of programs in the program's own sizes."""
 
     functions: Mapping[str, int]
     sources: tuple[Source, ...]
@@ -52,7 +55,7 @@ def sources_of(program: Program, choose: Chooser = blocks_of) -> Sources:
     found: list[Source] = []
     functions, begins, grids = {}, {}, {}
     for kernel in program.kernels:
-        form = canonical(kernel, dtypes)
+        form = canonical(kernel, dtypes, alignment=ALIGNMENT)
         name = f"{kernel_name(form.kernel)}_{blake2b(form.text.encode(), digest_size=8).hexdigest()}"
         if name not in numbers:
             numbers[name] = len(found)
