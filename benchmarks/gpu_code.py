@@ -142,7 +142,7 @@ def row(name: str, graphs: Sequence[Graph], gpu: Gpu, stock: str) -> list[str]:
     sources = {source.name: source for graph in graphs for source in graph.sources.sources}
     infos = [graph.sources.sources[n].info for graph in graphs for n in graph.sources.functions.values()]
     least = sum(info.moved for info in infos)
-    facts = [used(cubin) for cubin in compile_sources(list(sources.values()), gpu)]
+    facts = [used(built.cubin) for built in compile_sources(list(sources.values()), gpu)]
     registers = [each["REG"] for each in facts]
     spilled = sum(each["STACK"] + each["LOCAL"] > 0 for each in facts)
     return [

@@ -43,7 +43,7 @@ else:  # for graphs that record gradients
     compiled_pair = late_module("onegraph.autograd.callable").compiled_pair
     Backward = late_module("onegraph.autograd.function").Backward
 
-PART_MISSING = "its graph has functions in it (torch.cond ...), large constants, or kernels that are not on disk"
+PART_MISSING = "its graph is for a GPU, or has functions (torch.cond ...), large constants, or kernels not on disk"
 
 
 def graph_bytes(compiled: NativeGraph) -> bytes:

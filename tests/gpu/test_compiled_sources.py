@@ -49,8 +49,9 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 def test_kernels_are_compiled(name: str, gpu: Gpu) -> None:
     function, inputs = KERNELS[name]
     found = sources(function, *inputs).sources
-    for source, cubin in zip(found, compile_sources(found, gpu), strict=True):
-        assert cubin.name == source.name and cubin.code[:4] == b"\x7fELF"
+    for source, built in zip(found, compile_sources(found, gpu), strict=True):
+        cubin = built.cubin
+        assert built.source is source and cubin.code[:4] == b"\x7fELF"
         assert cubin.threads == 32 * source.blocks.warps and cubin.shared <= gpu.shared
 
 
@@ -110,4 +111,4 @@ def test_what_is_compiled_for_any_pointers_is_kept_by_itself(tmp_path: Path) -> 
     (source,), kept = sources(lambda x: x + 1, X).sources, DiskCache(tmp_path / "objects")
     both = [source, replace(source, aligned=False)]
     (wide, general), again = compile_sources(both, H100, kept), compile_sources(both, H100, kept)
-    assert wide.code != general.code and again == [wide, general]
+    assert wide.cubin.code != general.cubin.code and again == [wide, general]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -15,11 +16,12 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.disk_cache import cache_of
 from onegraph.compiler.runtime.launcher import launcher
-from onegraph.compiler.target import Code, Compile, Target
-from onegraph.compiler.triton.cubins import Cubin, compile_sources
+from onegraph.compiler.target import Code, Compile, Kept, Loaded, Target
+from onegraph.compiler.triton.cubins import Built, compile_sources, find_built, triton_version
 from onegraph.compiler.triton.gpu import Gpu, machine_of, schedule
-from onegraph.compiler.triton.sources import Source, sources_of
+from onegraph.compiler.triton.sources import sources_of
 from onegraph.ir.loop import Program
+from onegraph.ir.plan import KernelInfo
 
 
 def cuda_target(device: torch.device) -> Target | None:
@@ -52,6 +54,7 @@ def target_for(gpu: Gpu, index: int) -> Target:
         schedule(machine),
         partial(compile_kernels, gpu=gpu, index=index),
         partial(launcher, device="cuda"),
+        Kept(partial(identity, gpu=gpu), partial(load_kernels, gpu=gpu, index=index), ("triton",)),
     )
 
 
@@ -60,25 +63,43 @@ def library_as_it_is(module: GraphModule, parameters: frozenset[int], config: Co
     return module
 
 
-def loaded(source: Source, cubin: Cubin, gpu: Gpu, index: int, config: Config) -> _C.CudaKernel:
+def loaded(built: Built, gpu: Gpu, index: int, config: Config) -> _C.CudaKernel:
     """The kernel on the device. If it wants pointers aligned, it is compiled once more for the first that are not."""
+    source, cubin = built.source, built.cubin
 
     def general() -> _C.CudaKernel:
-        any_pointers = replace(source, aligned=False)
-        (found,) = compile_sources([any_pointers], gpu, cache_of(config, "objects"))
-        return loaded(any_pointers, found, gpu, index, config)
+        (found,) = compile_sources([replace(source, aligned=False)], gpu, cache_of(config, "objects"))
+        return loaded(found, gpu, index, config)
 
     sizes = sum(kind == "i64" for kind in source.signature.values())
     shape = cubin.threads, cubin.shared, len(source.signature) - sizes, sizes
     where = config.cuda_driver, index
-    return _C.CudaKernel(cubin.code, cubin.name, *shape, *where, general if source.aligned else None)
+    return _C.CudaKernel(cubin.code, source.name, *shape, *where, general if source.aligned else None)
+
+
+def identity(config: Config, gpu: Gpu) -> str:
+    """What the code of kernels depends on besides their program."""
+    return f"{gpu} {triton_version()}"
+
+
+def load_kernels(
+    infos: Sequence[KernelInfo], objects: Sequence[str], cx: Context, gpu: Gpu, index: int
+) -> Loaded | None:
+    """The kernels of a plan, whose code is on disk under these names; None if some is not. Triton is not needed."""
+    disk = cx.code or cache_of(cx.config, "objects")
+    built = [None if disk is None else find_built(name, disk) for name in objects]
+    found = [each for each in built if each is not None]
+    if [each.source.name for each in found] != [info.name for info in infos]:
+        return None
+    kernels = [loaded(each, gpu, index, cx.config) for each in found]
+    return Loaded(tuple(kernel.address for kernel in kernels), kernels)
 
 
 def compile_kernels(program: Program, cx: Context, gpu: Gpu, index: int) -> Code:
     """Write, compile and load the kernels of the program."""
     found = sources_of(program)
-    cubins = compile_sources(found.sources, gpu, cache_of(cx.config, "objects"))
-    kernels = [loaded(*pair, gpu, index, cx.config) for pair in zip(found.sources, cubins, strict=True)]
+    built = compile_sources(found.sources, gpu, cache_of(cx.config, "objects"))
+    kernels = [loaded(each, gpu, index, cx.config) for each in built]
 
     def text() -> str:
         return "\n\n".join(source.text for source in found.sources)
@@ -92,5 +113,6 @@ def compile_kernels(program: Program, cx: Context, gpu: Gpu, index: int) -> Code
         text,
         {"triton": text},
         found.begins,
+        tuple(each.kept for each in built),
         grids=found.grids,
     )

@@ -156,8 +156,8 @@ def _kept(tensor: torch.Tensor, module: GraphModule) -> OfGraph | Table:
     for number, node in enumerate(module.graph.nodes):
         if node.op == "get_attr" and _is_same(attribute(module, str(node.target)), tensor):
             return OfGraph(number)
-    if tensor.nbytes > LARGEST_TABLE or not tensor.is_contiguous():
-        raise Undescribed("a table that is large, or not in the order of its elements")
+    if tensor.nbytes > LARGEST_TABLE or not tensor.is_contiguous() or tensor.device.type != "cpu":
+        raise Undescribed("a table that is large, or lies elsewhere, or not in the order of its elements")
     return Table.of(tensor)
 
 

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from gpu.driver import StandIn, image_of
+from gpu.driver import StandIn
 from gpu.interpreted.interpreter import first_element
+from gpu.simulated.images import image_for
 
 from onegraph.compiler import cuda
-from onegraph.compiler.triton.cubins import Cubin, function_of
+from onegraph.compiler.triton.cubins import Built, Cubin, function_of
 from onegraph.compiler.triton.gpu import Gpu
 from onegraph.compiler.triton.sources import Source
 
@@ -24,8 +25,8 @@ DTYPES |= {f"{sign}{bits}": f"{kind}{bits}" for sign, kind in (("i", "int"), ("u
 def install(driver: StandIn) -> None:
     """Have kernels compiled for this driver."""
 
-    def compile_sources(sources: Sequence[Source], gpu: Gpu, kept: object = None) -> list[Cubin]:
-        return [cubin_of(source, gpu, driver) for source in sources]
+    def compile_sources(sources: Sequence[Source], gpu: Gpu, kept: object = None) -> list[Built]:
+        return [Built(source, cubin_of(source, gpu, driver)) for source in sources]
 
     cuda.compile_sources = compile_sources
 
@@ -42,6 +43,4 @@ def cubin_of(source: Source, gpu: Gpu, driver: StandIn) -> Cubin:
         function[grid[0], grid[1], grid[2]](*given, **source.constants)
 
     driver.bind(source.name, compute)
-    types, aligned = "".join("p" if kind[0] == "*" else "i" for kind in kinds), 16 if source.aligned else 1
-    image = image_of({source.name: (types, {"aligned": aligned})}, gpu.capability)
-    return Cubin(source.name, image, 32 * source.blocks.warps, 0)
+    return image_for(source, gpu)

@@ -7,37 +7,63 @@ a process that finds all that it needs there does not import Triton.
 from __future__ import annotations
 
 import linecache
-import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
 from typing import Any
 
+from onegraph.base.codec import Codec
+from onegraph.base.context import Store
 from onegraph.base.dataclass import dataclass
-from onegraph.base.disk_cache import DiskCache, key_of
+from onegraph.base.disk_cache import key_of
 from onegraph.base.errors import CompileError
+from onegraph.compiler.triton.blocks import Blocks
 from onegraph.compiler.triton.gpu import Gpu
 from onegraph.compiler.triton.sources import ALIGNMENT, Source
+from onegraph.ir.plan import KernelInfo
 
 STAGES = 1  # of a pipeline of loads: kernels without products have none
 THREADS = 8  # that compile
 MISSING = 'kernels for GPUs are compiled by Triton, which is not installed: `pip install "onegraph[gpu]"`'
 _PARSER = Lock()
-_HEAD = struct.Struct("<2q")
 
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """Code for one kind of GPU: the name of its function, its threads in a block, and bytes of shared memory."""
+    """Code for one kind of GPU: its threads in a block, and bytes of shared memory."""
 
-    name: str
     code: bytes
     threads: int
     shared: int
 
 
-def compile_sources(sources: Sequence[Source], gpu: Gpu, kept: DiskCache | None = None) -> list[Cubin]:
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A source with its code, and the name that both are kept under; empty if they are not."""
+
+    source: Source
+    cubin: Cubin
+    kept: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptKernel:
+    """The same on disk: what is compiled once more for pointers that are not aligned is there, too."""
+
+    name: str
+    text: str
+    signature: tuple[tuple[str, str], ...]
+    constants: tuple[tuple[str, int], ...]
+    blocks: Blocks
+    aligned: bool
+    cubin: Cubin
+
+
+_CODEC = Codec(KeptKernel, Cubin, Blocks)
+
+
+def compile_sources(sources: Sequence[Source], gpu: Gpu, kept: Store | None = None) -> list[Built]:
     """The code of each source, in order.
 
     Raises:
@@ -47,21 +73,34 @@ def compile_sources(sources: Sequence[Source], gpu: Gpu, kept: DiskCache | None 
         return list(pool.map(lambda source: compile_source(source, gpu, kept), sources))
 
 
-def compile_source(source: Source, gpu: Gpu, kept: DiskCache | None = None) -> Cubin:
+def compile_source(source: Source, gpu: Gpu, kept: Store | None = None) -> Built:
     """The code of the source, from the cache if it is there."""
     options = f"{source.blocks.warps} {source.aligned} {gpu}"
     key = key_of(source.text, repr(source.signature), repr(source.constants), options, triton_version())
-    found = kept.load(key) if kept is not None else None
-    if found is not None and len(found) > _HEAD.size:
-        return Cubin(source.name, found[_HEAD.size :], *_HEAD.unpack_from(found))
+    found = None if kept is None else find_built(key, kept)
+    if found is not None:
+        return Built(source, found.cubin, key)
     made = compiled(source, gpu)
     if made.shared > gpu.shared:
         raise CompileError(
             "Triton", f"{source.name} needs {made.shared} bytes of shared memory, and there are {gpu.shared}"
         )
-    if kept is not None:
-        kept.store(key, _HEAD.pack(made.threads, made.shared) + made.code)
-    return made
+    parts = tuple(source.signature.items()), tuple(source.constants.items()), source.blocks, source.aligned
+    entry = KeptKernel(source.name, source.text, *parts, made)
+    return Built(source, made, key if kept is not None and kept.store(key, _CODEC.encode(entry)) else "")
+
+
+def find_built(key: str, kept: Store) -> Built | None:
+    """What is kept under this name; None if there is no such thing."""
+    data = kept.load(key)
+    try:
+        found = None if data is None else _CODEC.decode(data)
+    except ValueError:
+        return None
+    if not isinstance(found, KeptKernel):
+        return None
+    facts = dict(found.signature), dict(found.constants), found.blocks, KernelInfo(found.name), found.aligned
+    return Built(Source(found.name, found.text, *facts), found.cubin, key)
 
 
 def compiled(source: Source, gpu: Gpu) -> Cubin:
@@ -95,7 +134,7 @@ def compiled(source: Source, gpu: Gpu) -> Cubin:
     told = made.metadata
     if told.global_scratch_size:  # which launches do not give
         raise CompileError("Triton", f"{source.name} wants {told.global_scratch_size} bytes of memory for each program")
-    return Cubin(source.name, made.asm["cubin"], 32 * told.num_warps, told.shared)
+    return Cubin(made.asm["cubin"], 32 * told.num_warps, told.shared)
 
 
 def function_of(source: Source) -> Any:
