@@ -62,10 +62,12 @@ if TYPE_CHECKING:
     from onegraph.compiler.cuda import cuda_target
     from onegraph.compiler.interpreted import interpreted
     from onegraph.compiler.library.quantize import quantize
+    from onegraph.compiler.runtime.cuda_graphs import unsuitable_call
 else:  # for who has a GPU, for options, and to find a fault
     cuda_target = late_module("onegraph.compiler.cuda").cuda_target
     interpreted = late_module("onegraph.compiler.interpreted").interpreted
     quantize = late_module("onegraph.compiler.library.quantize").quantize
+    unsuitable_call = late_module("onegraph.compiler.runtime.cuda_graphs").unsuitable_call
 
 GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]
 
@@ -169,11 +171,15 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
         if needs_gradients(module, examples):
             planned = plan_gradients(module, examples, cx)
             graphs = planned[1].modules() if planned is not None else []
+            refuse_capture(target, cx)
         else:
             graph = functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module
             graphs = [in_integers(target, graph, parameters_among(examples), examples, cx)]
         for graph in graphs:
-            lower_graph(graph, cx, target.device, target.machine)
+            left = lower_graph(graph, cx, target.device, target.machine).left
+            if captures(target, cx) and not needs_gradients(module, examples):
+                for why in filter(None, (unsuitable_call(each.operator) for each in left)):
+                    cx.emit(ev.LaunchedOneByOne(cx.frame, why))
     except Exception as error:
         cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))
     return module.forward
@@ -223,6 +229,7 @@ def compiled_or_not(
         if needs_gradients(module, examples):
             if is_too_small(module, cx.config.smallest_recorded_graph):
                 return module.forward
+            refuse_capture(target, cx)
             make = partial(by_operators, cx) if target is None else partial(natively, target, cx)
             return recorded(module, examples, cx, make)
         if target is None:
@@ -251,11 +258,22 @@ def compiled_natively(
     parameters = parameters_among(examples)
     with timed(cx, "compile"), ruled("ignore"):
         module = in_integers(target, graph.module, parameters, examples, cx)
-        run = natively(target, cx, module, False, parameters, graph.spec.given_back())
+        run = natively(target, cx, module, False, parameters, graph.spec.given_back(), is_alone=True)
     note(cx, partial(KeptInference, graph.spec))
     if module is not graph.module and cx.made is not None:
         cx.made.whole, cx.made.why = None, MEASURED_HERE
     return bind(graph.spec, run, records_writes=False, records_views=False)
+
+
+def captures(target: Target | None, cx: Context) -> bool:
+    """Whether graphs of the target are to begin by one call."""
+    return target is not None and target.captured is not None and cx.config.cuda_graphs
+
+
+def refuse_capture(target: Target | None, cx: Context) -> None:
+    """Say of a graph that records gradients that it is launched kernel by kernel, where something else is asked for."""
+    if captures(target, cx):
+        cx.emit(ev.LaunchedOneByOne(cx.frame, "it records gradients"))
 
 
 def in_integers(
@@ -368,6 +386,7 @@ def natively(
     consumes: bool,
     parameters: frozenset[int] = frozenset(),
     given: Mapping[int, int] | None = None,
+    is_alone: bool = False,
 ) -> Run:
     note_graph("aot", graph, None, cx, native)
     try:
@@ -378,9 +397,12 @@ def natively(
     if cx.made is not None:
         has_regions = any(node.target in OPERATORS for node in graph.graph.nodes)
         cx.made.parts.append(b"" if has_regions else graph_bytes(compiled))
+    launched: Run = compiled.run.consume if consumes else compiled.run
+    if is_alone and target.captured is not None and cx.config.cuda_graphs:
+        launched = target.captured(compiled.run, compiled.plan, parameters.union((given or {}).values()), cx)
     run = with_regions(
         graph,
-        compiled.run.consume if consumes else compiled.run,
+        launched,
         cx,
         lambda body: natively(target, cx, body, False),
     )

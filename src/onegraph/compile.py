@@ -100,7 +100,8 @@ def compile(
         dynamic: None makes sizes symbolic when they change, True from the start, False never.
         backend: one of `list_backends()`, or a callable `(graph_module, example_inputs) -> callable`; None is what
             `onegraph.config.backend` says. `stock:NAME` is a backend of torch's own compiler, if that is imported.
-        mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
+        mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs". The second and third are
+            `options={"cuda_graphs": True}`.
         options: values for fields of `onegraph.Config`, for this region only.
         disable: return the target as it is.
         name: what a compiled function says its `__name__` is.

@@ -100,17 +100,17 @@ def test_torchs_spelling_of_a_setting_of_ours(settings: Settings) -> None:
 
 
 def test_what_has_no_meaning_is_said_once(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
-    assert settings.triton.cudagraphs is None
+    assert settings.triton.cudagraph_trees is None
     for _ in range(2):
-        settings.triton.cudagraphs = True
+        settings.triton.cudagraph_trees = True
     settings.shape_padding = False  # switched off, too: here it is neither on nor off
     assert [said.partition(" of torch.compile has no meaning for onegraph: ")[0] for said in caplog.messages] == [
-        "the setting triton.cudagraphs",
+        "the setting triton.cudagraph_trees",
         "the setting shape_padding",
     ]
-    assert (settings.triton.cudagraphs, settings.shape_padding) == (True, False)
-    del settings.triton.cudagraphs
-    assert settings.triton.cudagraphs is None
+    assert (settings.triton.cudagraph_trees, settings.shape_padding) == (True, False)
+    del settings.triton.cudagraph_trees
+    assert settings.triton.cudagraph_trees is None
 
 
 def test_what_would_be_missed_is_refused(settings: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from gpu.test_plans import BLOCK, INFOS, kernels, plan_of
 from native.planning import alloc, extern
 
 from onegraph import _C
-from onegraph.compiler.runtime.cuda_graphs import MOST, GraphedPlan
+from onegraph.compiler.runtime.cuda_graphs import MOST, GraphedPlan, aside, stream_of, unsuitable_call
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.ir.plan import Compute, ExecPlan, Launch, Pointer, Register, Return, Slot, ViewOf
 from onegraph.ir.types import F32
@@ -161,6 +162,21 @@ PLAIN: dict[str, tuple[ExecPlan, str]] = {
 }
 
 
+def test_calls_of_libraries_are_captured_unless_they_say_otherwise() -> None:
+    """They work on the current stream, as torch's compiler takes for granted, too."""
+    with torch.library._scoped_library("graphed", "DEF") as library:
+        library.define("plain(Tensor x) -> Tensor")
+        library.define("own_stream(Tensor x) -> Tensor", tags=(torch.Tag.cudagraph_unsafe,))
+        for operator, why in [
+            ("aten.addmm.default", None),
+            ("graphed.plain.default", None),
+            ("graphed.own_stream.default", "graphed.own_stream.default is not to be captured, as its tag says"),
+            ("aten.rand.default", "aten.rand.default draws random numbers"),
+            ("onegraph.region.default", "onegraph.region.default runs in Python"),
+        ]:
+            assert unsuitable_call(operator) == why
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_what_is_not_captured_runs_as_it_is(name: str, driver: StandIn, graphed: Callable[..., GraphedPlan]) -> None:
     plan, why = PLAIN[name]
@@ -288,3 +304,29 @@ def test_threads_have_graphs_of_their_own(driver: StandIn, graphed: Callable[...
     for thread in threads:
         thread.join()
     assert not wrong and len(INFOS) == 2 and run.why_not is None
+
+
+def test_captures_have_a_stream_and_memory_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of torch: this one has no devices, but the same functions."""
+    entered: list[Any] = []
+    pool, stream = object(), object()
+
+    @contextmanager
+    def within(*what: Any) -> Iterator[None]:
+        entered.append(what)
+        yield
+        entered.append("left")
+
+    device = torch.device("cuda", 3)
+    assert [*inspect.signature(torch.cuda.use_mem_pool).parameters] == ["pool", "device"]
+    assert next(iter(inspect.signature(torch.cuda.stream).parameters)) == "stream"
+    monkeypatch.setattr(torch.cuda, "MemPool", lambda: pool)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda on: entered.append(on) or stream)
+    monkeypatch.setattr(torch.cuda, "use_mem_pool", within)
+    monkeypatch.setattr(torch.cuda, "stream", within)
+    for made in ([device], []):
+        entered.clear()
+        with aside(device) as surroundings:
+            assert surroundings is pool
+        assert entered == [*made, (stream,), (pool, device), "left", "left"]
+    stream_of.cache_clear()

@@ -86,8 +86,8 @@ def test_config_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 def test_config_says_what_a_setting_of_torch_means(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "--torch"]) == 0
     assert "cache_size_limit another spelling of recompile_limit" in " ".join(capsys.readouterr().out.split())
-    assert main(["config", "triton.cudagraphs"]) == 0
-    assert capsys.readouterr().out.startswith("triton.cudagraphs: accepted, no meaning here: ")
+    assert main(["config", "triton.cudagraph_trees"]) == 0
+    assert capsys.readouterr().out.startswith("triton.cudagraph_trees: accepted, no meaning here: ")
     assert main(["config", "threads"]) == 0
     assert "ONEGRAPH_THREADS 0 threads for kernels" in " ".join(capsys.readouterr().out.split())
     assert main(["config", "thread"]) == 1

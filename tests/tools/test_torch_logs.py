@@ -87,8 +87,8 @@ def test_symbolic_sizes() -> None:
 
 
 def test_what_has_nothing_to_say() -> None:
-    text = logged(TORCH_LOGS="cudagraphs,perf_hints")
-    assert text.count("TORCH_LOGS names cudagraphs, under which onegraph says nothing: a replay") == 1
+    text = logged(TORCH_LOGS="cudagraph_static_inputs,perf_hints")
+    assert text.count("TORCH_LOGS names cudagraph_static_inputs, under which onegraph says nothing: parameters") == 1
     assert "perf_hints, under" not in text
 
 

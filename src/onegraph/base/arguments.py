@@ -11,6 +11,8 @@ from onegraph.base.errors import InvalidArgument
 from onegraph.base.settings import resolved
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+#: Those that capture graphs on GPUs, as torch's do.
+WITH_CUDA_GRAPHS = frozenset({"reduce-overhead", "max-autotune"})
 
 STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
 
@@ -104,13 +106,14 @@ def check_options(mode: str | None, options: Mapping[str, Any] | None) -> dict[s
         if not isinstance(mode, str):
             raise InvalidArgument(f"'mode' expects a name ({', '.join(MODES)}) or None, got {mode!r}")
         _check_name("mode", mode, MODES)
+    given = {"cuda_graphs": True} if mode in WITH_CUDA_GRAPHS else {}
     if options is None:
-        return {}
+        return given
     if not isinstance(options, Mapping):
         raise InvalidArgument(f"'options' expects a dict from option names to values, got {options!r}")
     if "logs" in options:
         raise InvalidArgument("'logs' is for the whole process: set onegraph.config.logs, or ONEGRAPH_LOGS")
-    return resolved(options)
+    return given | resolved(options)
 
 
 def _check_name(what: str, name: str, accepted: Iterable[str], otherwise: str = "") -> None:

@@ -425,6 +425,12 @@ class Config:
     )
     threads: int = _option(_COUNT, 0, "threads for kernels; 0 follows torch.get_num_threads()")
     target_cpu: str = _option(_TEXT, "", "LLVM name of the cpu to compile for; '' is this one")
+    cuda_graphs: bool = _option(
+        _SWITCH,
+        False,
+        "graphs on GPUs that record no gradients are captured by CUDA, at the second call with the same sizes, and then"
+        " begin by one call",
+    )
     cuda_driver: str = _option(
         _TEXT, "libcuda.so.1", "the library of NVIDIA's driver, opened when the first kernel for a GPU is loaded"
     )

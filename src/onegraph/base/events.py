@@ -97,10 +97,7 @@ class BytecodeDecoded(Event):
 
 @dataclass(frozen=True, slots=True)
 class GraphCaptured(Event):
-    """A torch-level graph was captured. `operations` counts its call nodes; `text` is its readable Python code.
-
-    `module` is the `fx.GraphModule` itself.
-    """
+    """A torch-level graph, `module`, was captured. `operations` counts its call nodes; `text` is its Python code."""
 
     channel: ClassVar[str] = "graph_code"
     operations: int = 0
@@ -129,10 +126,7 @@ class GuardsBuilt(Event):
 
 @dataclass(frozen=True, slots=True)
 class ResidualCode(Event):
-    """The code that runs in place of the frame: load inputs, call the graph, replay writes, return or resume.
-
-    `filename` is the name by which `linecache` and debuggers know the text.
-    """
+    """The code that runs in place of the frame. `filename` is the name by which `linecache` and debuggers know it."""
 
     channel: ClassVar[str] = "residual"
     text: Text = ""
@@ -192,10 +186,7 @@ class RanEagerly(Event):
 
 @dataclass(frozen=True, slots=True)
 class Recompiled(Event):
-    """A new version is compiled because every existing one has a guard that failed.
-
-    `reason` is the printed guard that failed in the newest version, `cause` the user line that needed it.
-    """
+    """No version fits. `reason` is the guard that failed in the newest one, `cause` the user line that needed it."""
 
     channel: ClassVar[str] = "recompiles"
     reason: str = ""
@@ -382,6 +373,14 @@ class KernelsCompiled(Event):
     cached: bool = False
     text: Text = ""
     assembly: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedOneByOne(Event):
+    """Why the launches of a graph on a GPU are not captured, where the option `cuda_graphs` asks for it."""
+
+    channel: ClassVar[str] = "cuda_graphs"
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

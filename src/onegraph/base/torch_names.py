@@ -19,7 +19,7 @@ ELSEWHERE = MappingProxyType(
         "allow_c_slot": "slots of classes written in C are called as they are",
         "bytecode_debugger": "use pdb in the function, and onegraph.set_stance('force_eager')",
         "is_dynamo_disable_recursive": "onegraph.disable is always recursive unless it is told recursive=False",
-        "override_cudagraphs": "a replay of a GPU's work is not recorded",
+        "override_cudagraphs": "the option cuda_graphs says whether graphs on GPUs are captured",
         "override_optimization_hint": "sizes have no hints that kernels are chosen by",
         "replay": "onegraph.explain(function)(arguments) compiles one call and tells of it",
         "reset_recompile_user_contexts": "why a function is compiled again is told by the log channel recompiles",

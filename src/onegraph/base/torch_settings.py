@@ -92,6 +92,7 @@ _CPP = "kernels are compiled by LLVM in the process, without a C++ compiler"
 _AOT = "onegraph.save and onegraph.load are for what is compiled ahead of time"
 _CACHE = "the cache on disk has one form (onegraph docs cache), and is checked whenever it is read"
 _WORKERS = "kernels are compiled in the process"
+_CAPTURES = "a graph is captured for each size of its inputs, with memory of its own"
 _TRACE = "what each stage makes is shown by logs (ONEGRAPH_LOGS)"
 _FILES = "the option debug_files chooses what the option debug writes"
 _REPRO = "a graph that fails is run operator by operator, with a warning"
@@ -304,7 +305,8 @@ _ROWS: dict[str, Row] = {
     "runtime_triton_nan_asserts": Nothing(_TRITON),
     "*assert*": Nothing("indices are checked as in eager; the option sanitize checks every access to memory"),
     "unsafe_*": Nothing(_OWN_CODE),
-    "triton.cudagraph*": Nothing("a replay of a GPU's work is not recorded: a compiled graph is one call already"),
+    "triton.cudagraphs": Same("cuda_graphs"),
+    "triton.cudagraph*": Nothing(_CAPTURES),
     "triton.*": Nothing(_TRITON),
     "*triton*": Nothing(_TRITON),
     "trace.enabled": Same("debug"),
@@ -351,7 +353,7 @@ _ROWS: dict[str, Row] = {
     "halide.*": Nothing("kernels are not Halide's"),
     "nvgemm_*": Nothing(_GPU),
     "cpu_gpu_bw": Nothing(_GPU),
-    "*cudagraph*": Nothing("a replay of a GPU's work is not recorded: a compiled graph is one call already"),
+    "*cudagraph*": Nothing(_CAPTURES),
     "*_cuda_launcher": Nothing(_GPU),
     "keep_static_cubin_raw": Nothing(_GPU),
     "graph_partition": Nothing("a compiled graph is one call already"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -15,13 +15,16 @@ from onegraph import _C
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.disk_cache import cache_of
+from onegraph.base.events import LaunchedOneByOne
+from onegraph.compiler.runtime.cuda_graphs import GraphedPlan, aside
+from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.target import Code, Compile, Kept, Loaded, Target
 from onegraph.compiler.triton.cubins import Built, compile_sources, find_built, triton_version
 from onegraph.compiler.triton.gpu import Gpu, machine_of, schedule
 from onegraph.compiler.triton.sources import sources_of
 from onegraph.ir.loop import Program
-from onegraph.ir.plan import KernelInfo
+from onegraph.ir.plan import ExecPlan, KernelInfo
 
 
 def cuda_target(device: torch.device) -> Target | None:
@@ -55,6 +58,7 @@ def target_for(gpu: Gpu, index: int) -> Target:
         partial(compile_kernels, gpu=gpu, index=index),
         partial(launcher, device="cuda"),
         Kept(partial(identity, gpu=gpu), partial(load_kernels, gpu=gpu, index=index), ("triton",)),
+        partial(graphed, index=index),
     )
 
 
@@ -75,6 +79,16 @@ def loaded(built: Built, gpu: Gpu, index: int, config: Config) -> _C.CudaKernel:
     shape = cubin.threads, cubin.shared, len(source.signature) - sizes, sizes
     where = config.cuda_driver, index
     return _C.CudaKernel(cubin.code, source.name, *shape, *where, general if source.aligned else None)
+
+
+def graphed(run: _C.Plan | Executor, plan: ExecPlan, fixed: Collection[int], cx: Context, index: int) -> GraphedPlan:
+    """What begins the launches of a plan by one call; why that cannot be is an event."""
+    device = torch.device("cuda", index)
+
+    def tell(why: str) -> None:
+        cx.emit(LaunchedOneByOne(cx.frame, why))
+
+    return GraphedPlan(run, plan, fixed, partial(aside, device), cx.config.cuda_driver, f"{device}", tell)
 
 
 def identity(config: Config, gpu: Gpu) -> str:

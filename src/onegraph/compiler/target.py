@@ -103,6 +103,8 @@ class Target:
     and what compiles a graph alone, to time it.
     `passes` lead from the loops of the lowering to the loops that `build` makes code of.
     `launch` makes a callable of the plan, the addresses of the code and the rest, see `runtime.launcher`.
+    `captured` makes a callable of a launched plan, the plan, the inputs that are used where they lie, and the context:
+    it begins the launches as a whole; None for a target that has no such thing.
     `kept` finds code that was built before, for plans that are kept on disk; None for a target whose plans are not.
     """
 
@@ -113,3 +115,4 @@ class Target:
     build: Callable[[Program, Context], Code]
     launch: Callable[..., Any]
     kept: Kept | None = None
+    captured: Callable[..., Any] | None = None

@@ -35,16 +35,16 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Returns:
         An `Explanation`. It prints; has `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`,
-        `ops_per_graph`, `library_calls`, `quantized`, `out_guards`, `compile_times` and `findings`, the dearest first;
-        and unpacks to `explanation, out_guards, graphs, ops_per_graph`, of which the first is its text.
+        `ops_per_graph`, `library_calls`, `quantized`, `one_by_one`, `out_guards`, `compile_times` and `findings`, the
+        dearest first; and unpacks to `explanation, out_guards, graphs, ops_per_graph`, of which the first is its text.
 
     Raises:
         InvalidArgument: for what cannot be compiled.
     """
     check_target(function)
     check_suspending(function)
-    given = told(function)["options"] if written(function) is not function else None
-    options = {**(given or {}), "share_versions": False}
+    given = told(function) if written(function) is not function else {}
+    options, mode = {**(given.get("options") or {}), "share_versions": False}, given.get("mode")
 
     @beside
     def run(*args: Any, **kwargs: Any) -> Explanation:
@@ -52,7 +52,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         unsubscribe = EVENTS.subscribe(collector.note)
         try:
             with recording(EVENTS) as recorded:
-                compile(function, backend="lowered", options=options)(*args, **kwargs)
+                compile(function, backend="lowered", options=options, mode=mode)(*args, **kwargs)
         finally:
             unsubscribe()
         return summarize(recorded, findings(collector.report()))

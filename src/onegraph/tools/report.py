@@ -89,6 +89,8 @@ class Explanation:
     gradients: tuple[ev.GradientsPlanned, ...] = ()
     #: Products in integers, by the option `quantize`, and how far off they are.
     quantized: tuple[ev.ProductsQuantized, ...] = ()
+    #: Graphs that the option `cuda_graphs` does not serve, and why.
+    one_by_one: tuple[ev.LaunchedOneByOne, ...] = ()
     #: Breaks, recompilations and what ran eagerly, the dearest first, as `onegraph report` ranks them.
     findings: tuple[Finding, ...] = ()
 
@@ -159,6 +161,8 @@ class Explanation:
             out.line(f"Quantized{_at(quantized.frame)}: {describe(quantized)}")
             with out.indented():
                 out.lines(details(quantized))
+        for launched in self.one_by_one:
+            out.line(f"Not captured as a CUDA graph{_at(launched.frame)}: {launched.reason}")
         if self.library_calls:
             out.line("Called as it is, between fused kernels (with memory and time, arithmetic not counted):")
         for call in self.library_calls:
@@ -201,6 +205,7 @@ def summarize(recorded: Iterable[Recorded], findings: Iterable[Finding] = ()) ->
     calls: dict[tuple[str, str], list[int]] = {}
     gradients: list[ev.GradientsPlanned] = []
     quantized: list[ev.ProductsQuantized] = []
+    one_by_one: list[ev.LaunchedOneByOne] = []
     times = Times()
     begun = 0  # how many graphs there were when the frame that is translated began
     for item in recorded:
@@ -221,6 +226,8 @@ def summarize(recorded: Iterable[Recorded], findings: Iterable[Finding] = ()) ->
                 gradients.append(replace(planned, text=item.text))
             case ev.ProductsQuantized() as found:
                 quantized.append(found)
+            case ev.LaunchedOneByOne() as launched:
+                one_by_one.append(launched)
             case ev.Recompiled() as again:
                 recompiles.append(again)
             case ev.OperatorFellBack(operator=operator, reason=reason, moved=moved, nanoseconds=nanoseconds):
@@ -238,5 +245,6 @@ def summarize(recorded: Iterable[Recorded], findings: Iterable[Finding] = ()) ->
         tuple(called),
         tuple(gradients),
         tuple(quantized),
+        tuple(one_by_one),
         tuple(findings),
     )

@@ -47,6 +47,7 @@ ROUTES = MappingProxyType(
         "fusion": Route(COMPILER, logging.DEBUG, ("ir_post_fusion", "fusion", "schedule")),
         "communication": Route(COMPILER, logging.DEBUG, ("overlap", "overlap_scheduling")),
         "quantization": Route(COMPILER, logging.INFO),
+        "cuda_graphs": Route(COMPILER, logging.INFO, ("cudagraphs",)),
         "bounds": Route(COMPILER, logging.DEBUG),
         "memory": Route(COMPILER, logging.INFO),
         "output_code": Route(COMPILER, logging.DEBUG, ("output_code", "kernel_code", "caching")),
@@ -58,7 +59,7 @@ ROUTES = MappingProxyType(
 )
 
 _OWN = "it is of the code that torch's compiler is made of"
-_GPU = "a replay of a GPU's work is not recorded"
+_STATIC = "parameters, and inputs that are written to, are used where they lie"
 _STEPS = "instructions are not told one by one: onegraph.comptime shows what is known at a line"
 _AUTOTUNING = "library calls are chosen by measuring them, and kernels have nothing to tune"
 _FUSION = "what is fused is said under ir_post_fusion"
@@ -68,8 +69,7 @@ _BACKWARD = "the backward pass is compiled with its forward pass: aot_graphs"
 #: Artifacts under which onegraph has nothing to say, and why.
 SILENT = MappingProxyType(
     {
-        "cudagraphs": _GPU,
-        "cudagraph_static_inputs": _GPU,
+        "cudagraph_static_inputs": _STATIC,
         "trace_source": _STEPS,
         "trace_call": _STEPS,
         "trace_bytecode": _STEPS,

@@ -29,6 +29,8 @@ def install(driver: StandIn) -> None:
         return [Built(source, cubin_of(source, gpu, driver)) for source in sources]
 
     cuda.compile_sources = compile_sources
+    stream = driver.stream()
+    cuda.aside = lambda device: driver.using(stream)
 
 
 def cubin_of(source: Source, gpu: Gpu, driver: StandIn) -> Cubin:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from gpu.simulated import kernels
 from torch import Tensor, nn
 
 import onegraph
+from onegraph.base.events import LaunchedOneByOne
+from onegraph.compile import EVENTS
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +150,130 @@ def test_a_training_step_over_parts_of_one_tensor(driver: StandIn) -> None:
         return F.gelu(x[2:] * x[:-2])
 
     torch.testing.assert_close(trained(onegraph.compile(function)), trained(function))
+
+
+# ---- CUDA graphs. Libraries of simulated devices compute at once: these graphs have kernels alone. -------------------
+
+
+@contextmanager
+def told() -> Iterator[list[tuple[str, str]]]:
+    """Why launches are not captured, and where, which is said meanwhile."""
+    found: list[tuple[str, str]] = []
+
+    def note(event: object) -> None:
+        if isinstance(event, LaunchedOneByOne):
+            found.append((str(event.frame).partition(" ")[0], event.reason))
+
+    stop = EVENTS.subscribe(note)
+    yield found
+    stop()
+
+
+def hows(driver: StandIn) -> list[str]:
+    found = [each.how for each in driver.launches()]
+    driver.forget()
+    return found
+
+
+def test_launches_are_captured_where_it_is_asked_for(driver: StandIn) -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.softmax(x * 2, -1)
+
+    capturing: list[dict[str, Any]] = [
+        {"mode": "reduce-overhead"},
+        {"mode": "max-autotune"},
+        {"options": {"triton.cudagraphs": True}},
+        {"options": {"cuda_graphs": True}},
+    ]
+    launching: list[dict[str, Any]] = [
+        {},
+        {"mode": "max-autotune-no-cudagraphs"},
+        {"mode": "reduce-overhead", "options": {"triton.cudagraphs": False}},
+    ]
+    for settings in (*capturing, *launching):
+        onegraph.reset()
+        compiled = onegraph.compile(function, dynamic=False, **settings)
+        kept = []
+        with told() as reasons:
+            for call, rows in enumerate((3, 8, 3, 8, 3)):
+                x = torch.randn(rows, 50, device="cuda")
+                kept.append((compiled(x), function(x)))
+                replayed = settings in capturing and call > 1
+                assert hows(driver) == ["replay" if replayed else "launch"], settings
+        for result, expected in kept:  # which live longer than the next call
+            torch.testing.assert_close(result, expected)
+        assert not reasons
+
+
+def test_sizes_that_change_are_captured_one_by_one(driver: StandIn) -> None:
+    compiled = onegraph.compile(lambda x: x.sin() + 1, mode="reduce-overhead", dynamic=True)
+    for rows, how in [(3, "launch"), (9, "launch"), (3, "replay"), (9, "replay"), (4, "launch")]:
+        x = torch.randn(rows, 5, device="cuda")
+        driver.forget()
+        torch.testing.assert_close(compiled(x), x.sin() + 1)
+        assert hows(driver) == [how]
+
+
+def test_parameters_are_used_where_they_lie(driver: StandIn) -> None:
+    norm = nn.LayerNorm(40, device="cuda")
+    compiled = onegraph.compile(norm, mode="reduce-overhead")
+    with torch.no_grad():
+        for call in range(5):
+            x = torch.randn(6, 40, device="cuda")
+            if call == 3:
+                norm.weight.mul_(3.0)
+            torch.testing.assert_close(compiled(x), norm(x))
+            assert hows(driver) == ["launch" if call == 0 else "replay"]
+        norm.weight.data = torch.randn(40, device="cuda")  # elsewhere
+        for how in ("launch", "replay"):
+            torch.testing.assert_close(compiled(x), norm(x))
+            assert hows(driver) == [how]
+
+
+def test_inputs_that_are_written_to(driver: StandIn) -> None:
+    def step(state: Tensor, x: Tensor) -> Tensor:
+        state.mul_(0.5).add_(x)
+        return state * 2
+
+    compiled = onegraph.compile(step, mode="reduce-overhead")
+    states = [torch.ones(30, device="cuda"), torch.ones(30, device="cuda")]
+    for call in range(6):
+        x = torch.full((30,), float(call), device="cuda")
+        ours, theirs = compiled(states[0], x), step(states[1], x)
+        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(*states)
+        assert set(hows(driver)) == {"launch" if call == 0 else "replay"}
+
+
+def test_errors_and_what_follows(driver: StandIn) -> None:
+    compiled = onegraph.compile(lambda x: x.exp() * 2, mode="reduce-overhead")
+    x = torch.randn(20, device="cuda")
+    compiled(x)
+    driver.set(launch_fails=719)
+    with told() as reasons:
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), x.exp() * 2)
+    assert [reason[:24] for _, reason in reasons] == ["it cannot be captured: l"]
+
+
+def test_why_launches_are_not_captured(driver: StandIn) -> None:
+    x = torch.randn(20, device="cuda")
+    for function, inputs, why in [
+        (lambda x: torch.rand_like(x) + x, (x,), "draws random numbers"),
+        (lambda x, y: x.sin() * y, (x, torch.tensor(2.0)), "an input lies on another device"),
+        (lambda x: (x.sin(), x[2:]), (x,), None),
+        (lambda x: x.sin(), (x.clone().requires_grad_(),), "it records gradients"),
+    ]:
+        compiled = onegraph.compile(function, mode="reduce-overhead")
+        with told() as reasons:
+            for _ in range(3):
+                results = compiled(*inputs)
+        assert [reason.endswith(why or "") for _, reason in reasons] == [True] * (why is not None), reasons
+        if "random" not in (why or ""):
+            torch.testing.assert_close(results, function(*inputs))
+    explained = onegraph.explain(onegraph.compile(lambda x: torch.rand_like(x) + x, mode="reduce-overhead"))(x)
+    assert "Not captured as a CUDA graph" in str(explained) and len(explained.one_by_one) == 1
+    assert "draws random numbers" in explained.one_by_one[0].reason
+    with told() as reasons:
+        onegraph.compile(lambda x: torch.rand_like(x) + x, mode="reduce-overhead")(torch.randn(3))
+    assert not reasons

@@ -7,9 +7,10 @@ so that they stay what they are when it is launched again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
-from threading import get_ident
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from threading import Lock, get_ident
 from typing import Any
 
 import torch
@@ -17,9 +18,11 @@ import torch
 from onegraph import _C
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.runtime.executor import Executor
+from onegraph.ir.loop import EXPECTED
 from onegraph.ir.plan import Alloc, ExecPlan, ExternCall, Register, Return, Slot, ViewOf
 from onegraph.torchlib.aten import is_random, operator_named
 
+_CAPTURES = Lock()
 MOST = 32  #: captures of one plan: for more sizes it runs launch by launch
 
 
@@ -37,7 +40,8 @@ class GraphedPlan:
 
     `run` launches the `plan` on this `device`. The inputs at the positions that are `fixed` are used where they lie:
     for other memory another graph is captured. `aside` makes the surroundings of a capture: a stream that is not the
-    default one is current in it, and what is allocated there is nobody else's. `why_not` says why there are no graphs.
+    default one is current in it, and what is allocated there is nobody else's. `why_not` says why there are no graphs,
+    which `tell` is told once.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class GraphedPlan:
         aside: Callable[[], AbstractContextManager[object]],
         driver: str,
         device: str = "cuda",
+        tell: Callable[[str], object] = lambda why: None,
     ) -> None:
         self.run = run
         self.plan = plan
@@ -55,9 +60,12 @@ class GraphedPlan:
         self.aside = aside
         self.driver = driver
         self.device = torch.device(device)
-        self.why_not = unsuitable(plan, self.device)
+        self.tell = tell
+        self.why_not: str | None = None
         #: By the sizes of inputs; None: these came once, and are captured when they come again.
         self.captures: dict[tuple[Any, ...], Capture | None] = {}
+        if (why := unsuitable(plan, self.device)) is not None:
+            self.refuse(why)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         if self.why_not is not None or _C.captures_cuda(self.driver, self.device.index or 0):
@@ -78,6 +86,10 @@ class GraphedPlan:
         inputs.clear()
         return results
 
+    def refuse(self, why: str) -> None:
+        self.why_not = why
+        self.tell(why)
+
     def layout(self, position: int, value: Any) -> Any:
         """What a capture depends on."""
         if not isinstance(value, torch.Tensor):
@@ -89,11 +101,11 @@ class GraphedPlan:
         """Run as without graphs: libraries make what they need, and what is wrong is seen."""
         tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
         if any(tensor.device.type != self.device.type for tensor in tensors):
-            self.why_not = "an input lies on another device"
+            self.refuse("an input lies on another device")
         elif any(tensor.layout is not torch.strided for tensor in tensors):
-            self.why_not = "an input is sparse"
+            self.refuse("an input is sparse")
         elif len(self.captures) >= MOST:
-            self.why_not = f"its inputs have more than {MOST} sizes"
+            self.refuse(f"its inputs have more than {MOST} sizes")
         results = self.run(*inputs)
         if self.why_not is not None:
             return results
@@ -101,7 +113,7 @@ class GraphedPlan:
         for result in results:
             is_part = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() in known
             if is_part and result.numel() and not any(result is tensor for tensor in tensors):
-                self.why_not = "a result is a part of an input"
+                self.refuse("a result is a part of an input")
         self.captures[key] = None
         return results
 
@@ -119,7 +131,7 @@ class GraphedPlan:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            self.why_not = f"it cannot be captured: {error}"
+            self.refuse(f"it cannot be captured: {error}")
             self.captures.clear()
             return None
         given = tuple(next((n for n, value in enumerate(static) if value is result), None) for result in results)
@@ -131,6 +143,35 @@ class GraphedPlan:
         if not isinstance(value, torch.Tensor) or position in self.fixed:
             return value
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+
+
+@contextmanager
+def aside(device: torch.device) -> Iterator[object]:
+    """Surroundings of a capture: a stream of its own, which takes memory that nobody else is given, as long as what is
+    made here lives. One capture at a time: they share the stream, and what libraries keep for it."""
+    pool = torch.cuda.MemPool()
+    with _CAPTURES, torch.cuda.stream(stream_of(device)), torch.cuda.use_mem_pool(pool, device):
+        yield pool
+
+
+@cache
+def stream_of(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+def unsuitable_call(operator: str) -> str | None:
+    """Why a call is not captured; None where all of its work is on the current stream, as of torch's operators, and of
+    those of libraries that have not the tag which torch's compiler asks for, too."""
+    if operator == EXPECTED:
+        return None
+    if operator.startswith(("onegraph.", "recipe.")):
+        return f"{operator} runs in Python"
+    found = operator_named(operator)
+    if torch.Tag.cudagraph_unsafe in found.tags:
+        return f"{operator} is not to be captured, as its tag says"
+    if operator.startswith("aten.") and is_random(found):
+        return f"{operator} draws random numbers"  # a graph would not know of the generator's state
+    return None
 
 
 def span(tensor: torch.Tensor) -> int:
@@ -171,8 +212,8 @@ def unsuitable(plan: ExecPlan, device: torch.device) -> str | None:
                 return f"{step.operator} gives a number that is in the device's memory"
             if step.communicates:
                 return f"{step.operator} communicates"
-            if step.operator.startswith("aten.") and is_random(operator_named(step.operator)):
-                return f"{step.operator} draws random numbers"  # a graph would not know of the generator's state
+            if (why := unsuitable_call(step.operator)) is not None:
+                return why
         if isinstance(step, ViewOf) and step.base in constants:
             constants.add(step.target)
         if isinstance(step, Return) and any(isinstance(v, Slot) and v.number in constants for v in step.values):

@@ -31,6 +31,7 @@ REPORTS: dict[type[Event], str] = {
     ev.FrameSkipped: "skipped",
     ev.OperatorFellBack: "fallback",
     ev.ProductsQuantized: "quantized",
+    ev.LaunchedOneByOne: "cuda_graphs",
     ev.GraphFailed: "graph_failed",
     ev.RecompileLimitReached: "recompile_limit",
 }
