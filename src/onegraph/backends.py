@@ -44,6 +44,7 @@ from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.pipeline import alone
 from onegraph.compiler.target import Target
+from onegraph.compiler.targets import target_of
 from onegraph.reloading import graph_bytes, note, note_entered, note_other, within_mode
 from onegraph.torchlib import private
 from onegraph.torchlib.announced import compiling
@@ -59,12 +60,10 @@ from onegraph.torchlib.state import enter_inference, exit_inference, without_aut
 from onegraph.torchlib.warned import ruled
 
 if TYPE_CHECKING:
-    from onegraph.compiler.cuda import cuda_target
     from onegraph.compiler.interpreted import interpreted
     from onegraph.compiler.library.quantize import quantize
     from onegraph.compiler.runtime.cuda_graphs import unsuitable_call
-else:  # for who has a GPU, for options, and to find a fault
-    cuda_target = late_module("onegraph.compiler.cuda").cuda_target
+else:  # for options, and to find a fault
     interpreted = late_module("onegraph.compiler.interpreted").interpreted
     quantize = late_module("onegraph.compiler.library.quantize").quantize
     unsuitable_call = late_module("onegraph.compiler.runtime.cuda_graphs").unsuitable_call
@@ -77,20 +76,7 @@ COMPILER_FAILED = (
     'please report it. options={"raise_compiler_errors": True} raises it, with where it is from.'
 )
 MEASURED_HERE = "the error of its products in integers was measured for these weights"
-NO_TARGET = "the graph of %s runs operator by operator: there is no compiler for graphs on %s"
 BACKWARD_IN_EAGER = "the backward pass of %s runs in eager: %s"
-
-#: By the kind of device: the target for one such device; None where this process has no compiler for it.
-TARGETS: dict[str, Callable[[torch.device], Target | None]] = {"cpu": lambda device: CPU, "cuda": cuda_target}
-
-
-def target_of(module: torch.fx.GraphModule) -> Target | None:
-    """What a captured graph is compiled for: the device that its values are on.
-
-    None if there is no target for it, or if they are on several.
-    """
-    device, *others = devices_of(module) or [torch.device("cpu")]
-    return None if others or device.type not in TARGETS else TARGETS[device.type](device)
 
 
 def in_inference_mode(compile_graph: GraphCompiler) -> GraphCompiler:
@@ -198,11 +184,11 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
 
 def uncompiled(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     """Run as `aot_eager` does a graph on devices that there is no compiler for. It is not kept on disk."""
-    devices = " and ".join(map(str, devices_of(module)))
-    LOGGER.warning(NO_TARGET, cx.frame, devices)
-    cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"there is no compiler for graphs on {devices}"))
+    why = f"there is no compiler for graphs on {' and '.join(map(str, devices_of(module)))}"
+    LOGGER.warning("the graph of %s runs operator by operator: %s", cx.frame, why)
+    cx.emit(ev.OperatorFellBack(cx.frame, "all operators", why))
     if cx.made is not None:
-        cx.made.why = f"there is no compiler for graphs on {devices}"
+        cx.made.why = why
     return compiled_or_not(None, module, examples, replace(cx, made=None))
 
 

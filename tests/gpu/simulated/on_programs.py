@@ -12,7 +12,7 @@ from gpu.simulated.compare import BACKENDS, check, messages, on_cuda, same
 from torch import nn
 
 import onegraph
-from onegraph import backends
+from onegraph.compiler import targets
 
 Program = tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]
 
@@ -200,7 +200,7 @@ def test_default_devices(default: str) -> None:
 
 
 def test_a_device_without_a_compiler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(backends.TARGETS, "cuda")
+    monkeypatch.delitem(targets.TARGETS, "cuda")
 
     def both(x: torch.Tensor, y: torch.Tensor) -> Any:
         return x + 1, y * 2
