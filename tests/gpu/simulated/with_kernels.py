@@ -152,6 +152,15 @@ def test_a_training_step_over_parts_of_one_tensor(driver: StandIn) -> None:
     torch.testing.assert_close(trained(onegraph.compile(function)), trained(function))
 
 
+def test_results_without_elements_lie_on_the_device(driver: StandIn) -> None:
+    for device in ("cuda", "cuda:1"):
+        assert launched(driver, lambda x: (x * 2, x.sum(0)), torch.randn(0, 3, device=device))
+    for mode in (None, "reduce-overhead"):
+        compiled = onegraph.compile(lambda x: x * 2, mode=mode, dynamic=False)
+        for _ in range(3):
+            assert compiled(torch.randn(0, 3, device="cuda")).device == torch.device("cuda:0")
+
+
 # ---- CUDA graphs. Libraries of simulated devices compute at once: these graphs have kernels alone. -------------------
 
 

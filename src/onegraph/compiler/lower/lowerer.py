@@ -114,7 +114,9 @@ class Lowerer:
     def empty(self, name: str) -> View:
         """A tensor without elements needs memory of size zero, and no kernel."""
         type = self.buffers[name].type
-        options = (("dtype", literal_argument(torch_dtype(type.dtype))),)
+        options: tuple[tuple[str, Any], ...] = (("dtype", literal_argument(torch_dtype(type.dtype))),)
+        if self.device != "cpu":
+            options += (("device", literal_argument(torch.device(self.device))),)
         self.steps.append(Extern("aten.empty_strided.default", (type.shape, type.strides), options, (name,)))
         return self.whole(name)
 
