@@ -176,7 +176,6 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
     """Compile the graph to fused native code; one that records gradients to two of them, forward and backward.
 
     A graph on which the compiler fails runs operator by operator: a defect of ours costs speed, and a warning says so.
-    So does one on a device that there is no compiler for.
     """
     target = target_of(module)
     return uncompiled(module, examples, cx) if target is None else compiled_for(target, module, examples, cx)
