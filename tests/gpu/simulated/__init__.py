@@ -19,12 +19,13 @@ SOURCE = Path(__file__).with_name("device.cpp")
 
 
 def built() -> Path:
-    """The library of the devices. It is built once for each text of its source and each torch."""
+    """The library of the devices. It is built once for each text of its source and each torch, which it loads where it
+    lies: a second copy of torch ends the process."""
     spec = importlib.util.find_spec("torch")
     assert spec is not None and spec.origin is not None
     torch = Path(spec.origin).parent
     sources = [SOURCE, *sorted(SOURCE.parent.glob("*.h")), torch / "version.py"]
-    text = b"".join(path.read_bytes() for path in sources) + sys.version.encode()
+    text = b"".join(path.read_bytes() for path in sources) + f"{sys.version} {torch}".encode()
     folder = Path(tempfile.gettempdir(), f"onegraph-simulated-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     library = folder / f"{hashlib.sha256(text).hexdigest()[:16]}.so"
