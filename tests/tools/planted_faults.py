@@ -27,9 +27,11 @@ from onegraph.autograd.decompose import DECOMPOSITIONS
 from onegraph.base.pipeline import Pass
 from onegraph.capture.directives.function_marks import unmark
 from onegraph.capture.graph.record import Recorder
+from onegraph.compiler import targets
 from onegraph.compiler.codegen import llvm_ops, loading
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower import registry
+from onegraph.compiler.target import Target
 from onegraph.ir.loop_text import format_program, parse_program
 
 aten = torch.ops.aten
@@ -92,6 +94,13 @@ def attribute(holder: Any, name: str, make: Callable[[Any], Any]) -> Planted:
     return lambda: patch.object(holder, name, make(getattr(holder, name)))
 
 
+@contextmanager
+def as_target(changed: Target) -> Iterator[None]:
+    """What is compiled, and what Python evaluates, goes this way."""
+    with patch.dict(targets.TARGETS, {"cpu": lambda device: changed}), patch.object(backends, "CPU", changed):
+        yield
+
+
 def target_pass(name: str, run: Callable[..., Any]) -> Planted:
     """A pass over loops that does something behind itself."""
 
@@ -99,7 +108,7 @@ def target_pass(name: str, run: Callable[..., Any]) -> Planted:
         return dataclasses.replace(each, run=lambda program, cx: run(each.run(program, cx)))
 
     passes = tuple(changed(each) if each.name == name else each for each in CPU.passes)
-    return lambda: patch.object(backends, "CPU", dataclasses.replace(CPU, passes=passes))
+    return lambda: as_target(dataclasses.replace(CPU, passes=passes))
 
 
 def renamed(old: str, new: str) -> Callable[[Any], Any]:
@@ -172,7 +181,8 @@ def turned(library: Callable[..., GraphModule]) -> Callable[..., GraphModule]:
 
 
 def library(make: Callable[[Any], Any]) -> Planted:
-    return lambda: patch.object(backends, "CPU", dataclasses.replace(CPU, library=make(CPU.library)))
+    changed = dataclasses.replace(CPU, library=make(CPU.library))
+    return lambda: as_target(changed)
 
 
 def at_one_place(workspace: Callable[..., Any]) -> Callable[..., Any]:

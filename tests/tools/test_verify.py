@@ -19,6 +19,7 @@ from onegraph import backends
 from onegraph.autograd.decompose import DECOMPOSITIONS
 from onegraph.base.context import Context
 from onegraph.base.pipeline import Pass
+from onegraph.compiler import targets
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower import registry
 from onegraph.ir.loop import Program
@@ -213,7 +214,9 @@ def test_a_pass_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
         return parse_program(format_program(program).replace("sigmoid(", "tanh("))
 
     passes = tuple(Pass(each.name, wrong, "") if each.name == "close_gaps" else each for each in CPU.passes)
-    monkeypatch.setattr(backends, "CPU", dataclasses.replace(CPU, passes=passes))
+    changed = dataclasses.replace(CPU, passes=passes)
+    monkeypatch.setitem(targets.TARGETS, "cpu", lambda device: changed)
+    monkeypatch.setattr(backends, "CPU", changed)  # which Python evaluates
     found = onegraph.verify(planted)(*inputs())
     expect(found, "passes", "gate = torch.sigmoid(hidden)")
     assert found.fault is not None and found.fault.step == "close_gaps"

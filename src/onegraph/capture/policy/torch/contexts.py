@@ -237,7 +237,7 @@ for _class in (torch.Stream, torch.Event):
     breaks(b.DEVICE_WORK, _class, *(each for each in vars(_class).values() if isinstance(each, MethodDescriptorType)))
 #: One goes below other modes, where the recorder does not see what it does; the other takes the fakes' mode away.
 breaks(b.TORCH_CONTEXT, DeviceContext.__enter__, DeviceContext.__exit__, private.disable_current_modes)
-FOLLOWED = (torch.device, DisableTorchFunctionSubclass)
+ELSEWHERE = (torch.device, DisableTorchFunctionSubclass, torch.Stream)
 for _context in vars(NATIVE).values():
-    if isinstance(_context, type) and _context not in FOLLOWED and hasattr(_context, "__enter__"):
+    if isinstance(_context, type) and _context not in ELSEWHERE and hasattr(_context, "__enter__"):
         breaks(b.TORCH_CONTEXT, _context.__enter__, _context.__exit__)  # type: ignore[attr-defined]

@@ -241,16 +241,14 @@ ASKED = [setting.ask for setting in PLAIN_SETTINGS.values() if not setting.compa
 QUESTIONS += [question for question in ASKED if question not in QUESTIONS]
 QUESTIONS += [*ASKED_OF_DEVICES, *ASKED_OF_ONE_DEVICE, *DEVICE_INDICES]
 QUESTIONS += [getattr(dist, name) for name in DISTRIBUTED if hasattr(dist, name)]
+_DEVICES = ((ASKED_OF_DEVICES, ask_device), (ASKED_OF_ONE_DEVICE, ask_one_device), (DEVICE_INDICES, ask_device_index))
+_OF_DEVICES = {question: ask for questions, ask in _DEVICES for question in questions}
 for _question in QUESTIONS:
-    policy(_question)(partial(answer, _question))
+    policy(_question)(partial(_OF_DEVICES.get(_question, answer), _question))
 #: The setters whose changes are nodes of the graph.
 FOLLOWED = (
     *PLAIN_SETTINGS, choose_precision, private.set_deterministic, torch.set_autocast_enabled, torch.set_autocast_dtype,
 )  # fmt: skip
-_DEVICES = ((ASKED_OF_DEVICES, ask_device), (ASKED_OF_ONE_DEVICE, ask_one_device), (DEVICE_INDICES, ask_device_index))
-for _questions, _ask in _DEVICES:
-    for _question in _questions:
-        policy(_question)(partial(_ask, _question))
 breaks(b.STATE_CHANGE, *(setter for setter in SETTERS if setter not in FOLLOWED))
 for _setter, _setting in PLAIN_SETTINGS.items():
     sets(_setter, _setting)
