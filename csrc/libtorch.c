@@ -88,20 +88,6 @@ static bool find_symbols(void)
 
 /* ---- the check ---- */
 
-static PyObject *numbers_tuple(int64_t n, const int64_t *numbers)
-{
-    PyObject *tuple = PyTuple_New(n);
-    for (int64_t i = 0; tuple != NULL && i < n; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (number == NULL) {
-            Py_CLEAR(tuple);
-        } else {
-            PyTuple_SET_ITEM(tuple, i, number);
-        }
-    }
-    return tuple;
-}
-
 /* read_tensor(tensor, words): what libtorch says of it, and so many words of its TensorImpl. */
 static PyObject *read_tensor(PyObject *UNUSED(self), PyObject *args)
 {
@@ -121,8 +107,8 @@ static PyObject *read_tensor(PyObject *UNUSED(self), PyObject *args)
     }
     const uint64_t *words = tensor_impl(tensor);
     return Py_BuildValue("iiNLKNNN", dtype, device, PyBool_FromLong(found.requires_grad(words)), (long long)offset,
-                         (unsigned long long)(uintptr_t)data, numbers_tuple(dim, sizes), numbers_tuple(dim, strides),
-                         numbers_tuple(n_words, (const int64_t *)words));
+                         (unsigned long long)(uintptr_t)data, numbers_tuple(sizes, dim), numbers_tuple(strides, dim),
+                         numbers_tuple((const int64_t *)words, n_words));
 }
 
 static PyObject *read_state(PyObject *UNUSED(self), PyObject *UNUSED(ignored))
@@ -131,7 +117,7 @@ static PyObject *read_state(PyObject *UNUSED(self), PyObject *UNUSED(ignored))
     const int64_t numbers[] = {found.grad_mode(), found.inference_mode(), found.deterministic(context),
                                found.deterministic_warns(context), found.deterministic_fills(context),
                                found.autocast_enabled(0), found.function_modes()};
-    return numbers_tuple(sizeof(numbers) / sizeof(numbers[0]), numbers);
+    return numbers_tuple(numbers, sizeof(numbers) / sizeof(numbers[0]));
 }
 
 static PyMethodDef readers[] = {

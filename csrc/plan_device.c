@@ -2,23 +2,10 @@
 #include "cuda.h"
 #include "libtorch.h"
 #include "plan_call.h"
+#include "tensor.h"
 #include "tensor_make.h"
 
 #define LAUNCHER "onegraph.compiler.runtime.launcher"
-
-static PyObject *integers(int64_t n, const int64_t *numbers)
-{
-    PyObject *tuple = PyTuple_New(n);
-    for (int64_t i = 0; tuple != NULL && i < n; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (number == NULL) {
-            Py_CLEAR(tuple);
-        } else {
-            PyTuple_SET_ITEM(tuple, i, number);
-        }
-    }
-    return tuple;
-}
 
 PyObject *device_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device,
                        int32_t index)
@@ -31,8 +18,8 @@ PyObject *device_empty(int64_t ndim, const int64_t *sizes, const int64_t *stride
         PyErr_Clear();
         ContextObject *outer = hook_state.context;
         hook_state.context = NULL;
-        tensor = ask_python(LAUNCHER, "empty_on", "(NNiii)", integers(ndim, sizes), integers(ndim, strides), (int)dtype,
-                            (int)device, (int)index);
+        tensor = ask_python(LAUNCHER, "empty_on", "(NNiii)", numbers_tuple(sizes, ndim),
+                            numbers_tuple(strides, ndim), (int)dtype, (int)device, (int)index);
         hook_state.context = outer;
     }
     return tensor;

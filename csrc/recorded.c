@@ -196,20 +196,6 @@ static bool is_untouched(const RecordedObject *self)
     return same;
 }
 
-static PyObject *numbers_tuple(const int64_t *numbers, Py_ssize_t n)
-{
-    PyObject *tuple = PyTuple_New(n);
-    for (Py_ssize_t i = 0; tuple != NULL && i < n; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (number == NULL) {
-            Py_CLEAR(tuple);
-        } else {
-            PyTuple_SET_ITEM(tuple, i, number);
-        }
-    }
-    return tuple;
-}
-
 /* The tangents as the backward graph takes them; NULL if it cannot take one. */
 static PyObject *laid_tangents(const RecordedObject *self, PyObject *const *tangents)
 {

@@ -23,6 +23,9 @@ typedef struct {
 } TensorPlace;
 int tensor_place(PyObject *tensor, TensorPlace *out);
 
+/* A tuple of so many numbers; NULL with an exception set. */
+PyObject *numbers_tuple(const int64_t *numbers, Py_ssize_t n);
+
 /* One number of a tensor (tensor_numbers.c). 1, 0 if it has none (no tensor, no such dimension), or -1 with an exception set. */
 int tensor_number(PyObject *object, bool strides, int64_t dim, int64_t *out);
 int tensor_size(PyObject *object, int64_t dim, int64_t *out);

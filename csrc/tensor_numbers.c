@@ -2,6 +2,20 @@
 #include "libtorch.h"
 #include "tensor.h"
 
+PyObject *numbers_tuple(const int64_t *numbers, Py_ssize_t n)
+{
+    PyObject *tuple = PyTuple_New(n);
+    for (Py_ssize_t i = 0; tuple != NULL && i < n; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (number == NULL) {
+            Py_CLEAR(tuple);
+        } else {
+            PyTuple_SET_ITEM(tuple, i, number);
+        }
+    }
+    return tuple;
+}
+
 int tensor_place(PyObject *tensor, TensorPlace *out)
 {
     *out = (TensorPlace){.numbers = ask_python(ABI, "place", "(O)", tensor)};
