@@ -164,6 +164,38 @@ def test_nonstrict_of_a_local_function_breaks() -> None:
     assert "local-marked-function" in {event.code for event in watch.seen if hasattr(event, "code")}
 
 
+def of_a_size(x):
+    count = x.shape[0] * 2
+    return onegraph.allow_in_graph(lambda y: y * count)(x)
+
+
+def with_a_size_as_default(x):
+    return onegraph.allow_in_graph(lambda y, *, count=x.shape[0]: y * count)(x)
+
+
+def with_a_tensor_as_default(x):
+    return onegraph.nonstrict_trace(lambda y, other=(x * 2,): y * other[0])(x)
+
+
+@pytest.mark.parametrize("function", [of_a_size, with_a_size_as_default, with_a_tensor_as_default])
+def test_a_local_function_that_keeps_values_breaks(function: Any) -> None:
+    """In its cells, or as defaults of its arguments."""
+    compiled = onegraph.compile(function)
+    with Watch() as watch:
+        for size in (3, 5, 4):
+            assert torch.equal(compiled(torch.arange(float(size))), function(torch.arange(float(size))))
+    assert "local-marked-function" in {event.code for event in watch.seen if hasattr(event, "code")}
+
+
+def test_a_size_that_nothing_else_asks_for() -> None:
+    marked = onegraph.allow_in_graph(lambda x, count: x * count)
+    compiled = onegraph.compile(lambda x, count: marked(x, count * 3 + 1), fullgraph=True)
+    with Watch() as watch:
+        for count in (10, 7, 12, 8):
+            assert torch.equal(compiled(X, count), X * (count * 3 + 1))
+    assert len(watch.graphs) == 2
+
+
 def test_data_dependence_in_a_nonstrict_function_breaks() -> None:
     g = onegraph.nonstrict_trace(lambda x: x * x.sum().item())
     with pytest.raises(onegraph.GraphBreakError, match="needs the number that Tensor.item takes out"):

@@ -137,9 +137,12 @@ def call_natively(
 
 
 def holds_values(tracer: Tracing, function: FunctionType) -> bool:
-    """Whether the closure of a function that the trace has made holds tensors or shadows of the trace."""
-    contents = [cell_value(cell) for cell in function.__closure__ or ()]
-    return any(isinstance(value, torch.Tensor) or id(value) in tracer.world.records for value in contents)
+    """Whether the cells or defaults of a function that the trace has made hold tensors, symbols or shadows of it."""
+    held = [cell_value(cell) for cell in function.__closure__ or ()]
+    held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    contents = [*held, *leaves_of(held)]
+    kept = (isinstance(value, torch.Tensor) or id(value) in tracer.world.records for value in contents)
+    return any(kept) or tracer.numbers.holds_symbols(held)
 
 
 def call_opaque(

@@ -32,7 +32,7 @@ from onegraph.capture.guards.source import (
 )
 from onegraph.capture.heap.iterator_reads import counted
 from onegraph.ir.index import Index, Symbol
-from onegraph.torchlib.private import without_transforms
+from onegraph.torchlib.private import DisableTorchFunction, without_transforms
 from onegraph.torchlib.shapes import LARGEST, Computed, Condition, Float, Given, SizeNode, Sizes, Whole, given_in
 from onegraph.torchlib.state import tracing_suspended
 
@@ -129,7 +129,8 @@ class Numbers:
             value = self.sizes.hints[symbol] - 2
             with tracing_suspended():
                 real = self._carriers[symbol] = carried(value)
-            fake = recorder.fake.fakeify(real, {0: torch.SymInt(SizeNode(self.sizes, Index.of(symbol)))})
+            with DisableTorchFunction():  # also where this is asked for while a program's function is recorded
+                fake = recorder.fake.fakeify(real, {0: torch.SymInt(SizeNode(self.sizes, Index.of(symbol)))})
             source = None if stem is not None else self.values[symbol][0]
             if source is None:
                 recorder.add_input(fake, "number", stem, real)
