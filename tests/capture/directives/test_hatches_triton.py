@@ -21,7 +21,7 @@ def add_kernel(program, left, right, out, count, block):
     out[places] = left[places] + right[places]
 
 
-tuned_kernel = Autotuner(add_kernel, {"block": 3})
+tuned_kernel = Autotuner(add_kernel, [{"block": 5}, {"block": 3}])
 
 
 def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -76,6 +76,38 @@ def test_sizes_that_change() -> None:
     compiled = onegraph.compile(lambda x: add(x, x) + 1, fullgraph=True)
     for size in (10, 7, 12):
         torch.testing.assert_close(compiled(X[:size]), X[:size] * 2 + 1)
+
+
+def by_tensors(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    add_kernel[lambda meta: (-(-x.numel() // meta["block"]),)](x, x, out, x.numel(), block=BLOCK)
+    return out
+
+
+def by_sizes(x: torch.Tensor) -> torch.Tensor:
+    out, count = torch.empty_like(x), x.numel()
+    add_kernel[lambda meta: (-(-count // meta["block"]), 1)](x, x, out, count, block=BLOCK)
+    return out
+
+
+def by_sizes_tuned(x: torch.Tensor) -> torch.Tensor:
+    out, count = torch.empty_like(x), x.numel()
+    tuned_kernel[lambda meta: (-(-meta["count"] // meta["block"]) + 0 * count,)](x, x, out, count)
+    return out
+
+
+@backends
+@pytest.mark.parametrize("function", [by_tensors, by_sizes, by_sizes_tuned])
+def test_a_grid_that_is_computed(backend: str, function: Any) -> None:
+    """A function of what the program has made is called while it is traced, and its sizes stay symbolic."""
+    compiled = onegraph.compile(lambda x: function(x) + 1, backend=backend, fullgraph=True)
+    with Watch() as watch:
+        for size in (10, 7, 12, 9):
+            add_kernel.launches.clear()
+            torch.testing.assert_close(compiled(X.repeat(2)[:size]), X.repeat(2)[:size] * 2 + 1)
+            block = 3 if function is by_sizes_tuned else BLOCK
+            assert [grid[0] for grid in add_kernel.launches] == [-(-size // block)]
+    assert len(watch.graphs) == 2
 
 
 def test_tensors_that_need_gradients() -> None:

@@ -19,6 +19,7 @@ class JITFunction(KernelInterface):
     def __init__(self, fn):
         self.fn = fn
         self.__name__ = fn.__name__
+        self.arg_names = list(fn.__code__.co_varnames[1 : fn.__code__.co_argcount])
         self.launches = []
 
     def run(self, *args, grid, warmup, **kwargs):
@@ -37,13 +38,26 @@ AUTOTUNER = types.ModuleType("triton.runtime.autotuner")
 AUTOTUNER.__dict__["KernelInterface"] = JIT.KernelInterface
 exec(
     """
+class Config:
+    pre_hook = None
+
+    def __init__(self, kwargs):
+        self.kwargs = kwargs
+
+    def all_kwargs(self):
+        return self.kwargs
+
 class Autotuner(KernelInterface):
-    def __init__(self, fn, configuration):
+    reset_to_zero = restore_value = ()
+    user_defined_pre_hook = user_defined_post_hook = False
+
+    def __init__(self, fn, configs):
         self.fn = fn
-        self.configuration = configuration
+        self.arg_names = fn.arg_names
+        self.configs = [Config(each) for each in configs]
 
     def run(self, *args, **kwargs):
-        return self.fn.run(*args, **kwargs, **self.configuration)
+        return self.fn.run(*args, **kwargs, **self.configs[-1].all_kwargs())
 """,
     AUTOTUNER.__dict__,
 )
