@@ -105,7 +105,9 @@ static int architecture(const char *image)
 {
     int found = 0;
     if (memcmp(image, ELFMAG, SELFMAG) == 0) {
-        return (int)(((const Elf64_Ehdr *)image)->e_flags & 0xff);
+        const Elf64_Ehdr *head = (const Elf64_Ehdr *)image;
+        int is_new = head->e_ident[EI_ABIVERSION] >= 8; // as CUDA 13 writes them
+        return (int)(head->e_flags >> (is_new ? 8 : 0) & 0xff);
     }
     sscanf(image, "STAND-IN arch=%d", &found);
     return found;
