@@ -169,6 +169,18 @@ def of_a_size(x):
     return onegraph.allow_in_graph(lambda y: y * count)(x)
 
 
+def around_a_size(x):
+    count = x.shape[0] * 2
+
+    def inner(y, again=True):
+        return outer(y, False) + 1 if again else y * count
+
+    def outer(y, again=True):
+        return inner(y, again)
+
+    return onegraph.allow_in_graph(outer)(x)
+
+
 def with_a_size_as_default(x):
     return onegraph.allow_in_graph(lambda y, *, count=x.shape[0]: y * count)(x)
 
@@ -177,7 +189,7 @@ def with_a_tensor_as_default(x):
     return onegraph.nonstrict_trace(lambda y, other=(x * 2,): y * other[0])(x)
 
 
-@pytest.mark.parametrize("function", [of_a_size, with_a_size_as_default, with_a_tensor_as_default])
+@pytest.mark.parametrize("function", [of_a_size, around_a_size, with_a_size_as_default, with_a_tensor_as_default])
 def test_a_local_function_that_keeps_values_breaks(function: Any) -> None:
     """In its cells, or as defaults of its arguments."""
     compiled = onegraph.compile(function)

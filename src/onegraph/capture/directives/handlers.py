@@ -136,13 +136,19 @@ def call_natively(
     return tracer.world.keep(function(*args, **kwargs))
 
 
-def holds_values(tracer: Tracing, function: FunctionType) -> bool:
-    """Whether the cells or defaults of a function that the trace has made hold tensors, symbols or shadows of it."""
+def holds_values(tracer: Tracing, function: FunctionType, around: frozenset[FunctionType] = frozenset()) -> bool:
+    """Whether a function that the trace has made keeps tensors, symbols or shadows of it: in its cells or defaults, or
+    in those of functions there. Those `around` it are looked at already."""
     held = [cell_value(cell) for cell in function.__closure__ or ()]
     held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     contents = [*held, *leaves_of(held)]
-    kept = (isinstance(value, torch.Tensor) or id(value) in tracer.world.records for value in contents)
-    return any(kept) or tracer.numbers.holds_symbols(held)
+    if tracer.numbers.holds_symbols(held):
+        return True
+    if any(isinstance(value, torch.Tensor) or id(value) in tracer.world.records for value in contents):
+        return True
+    around |= {function}
+    made = [value for value in contents if id(value) in tracer.world.made_functions and value not in around]
+    return any(holds_values(tracer, value, around) for value in made)
 
 
 def call_opaque(
