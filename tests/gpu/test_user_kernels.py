@@ -97,6 +97,21 @@ def described(a, b, n, B: tl.constexpr):
     q.store([0, 0], p.load([0, 0]))
 
 
+@triton.jit(noinline=True)
+def put_apart(place, value):
+    tl.store(place, value)
+
+
+@triton.jit
+def by_function(a, b, B: tl.constexpr):
+    put_apart(b, tl.load(a))
+
+
+@triton.jit
+def printing(a, B: tl.constexpr):
+    tl.device_print("a", tl.load(a))
+
+
 @triton.jit
 def by_table(table, value, B: tl.constexpr):
     tl.store(tl.load(table).to(tl.pointer_type(tl.float32)), tl.load(value))
@@ -145,6 +160,8 @@ def test_constants_that_are_computed() -> None:
 def test_what_cannot_be_told() -> None:
     with pytest.raises(Unknown, match="read from memory"):
         written_arguments(KERNELS["by_table"], {"table": INDEX, "value": X, "B": 16})
+    with pytest.raises(Unknown):
+        written_arguments(KERNELS["by_function"], {"a": X, "b": X, "B": 16})
     with pytest.raises(Unknown, match="functions of the program run"):
         written_arguments(tuned("add", pre_hook=lambda given, reset_only=False: None), {"x": X, "y": X, "out": X})
     with pytest.raises(Unknown, match="SimpleNamespace"):
@@ -175,6 +192,14 @@ def test_the_node_says_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
         return out
 
     assert "(2,))" in graph_of(monkeypatch, f, X, X + 1)
+
+
+def test_a_kernel_that_writes_to_nothing_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        KERNELS["printing"][(1,)](x, B=16)
+        return x + 1
+
+    assert "(0,))" in graph_of(monkeypatch, f, X)
 
 
 def test_a_tensor_that_is_read_and_written_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
