@@ -22,6 +22,8 @@ PROGRAMS = {
     "copies before": lambda x: ((y := x + 1).flip(0), y, y.flip(0)),
     "parts of copies": lambda x: (x.flip(1)[0, 1:], x.roll(1, 1)[:, 2], (y := x.repeat(2, 1))[1], y.t()[1:]),
     "a part that is written to": lambda x: ((x + 1)[:, 1:].relu_(), torch.stack([x[0], x[0]])[1].relu_()),
+    "times one": lambda x: (x * 1, x / 1.0, (y := x + 1) * 1.0, y, (x.t() * 1).t(), x.int() * 1, x.int() / 1),
+    "a part times one that is written to": lambda x: ((y := x + 1)[:, 1:].mul(1).relu_(), y, (y * 1).mul_(1.0).neg_()),
     "constant": lambda x: (c := torch.tensor([1.0]), c.flip(0)),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from gpu.driver import StandIn
@@ -35,3 +36,14 @@ def test_rows(driver: StandIn, rows: Callable[[bool], gpu.Rows]) -> None:  # noq
 @pytest.mark.parametrize("trains", [False, True])
 def test_models(driver: StandIn, trains: bool) -> None:  # noqa: F811
     assert all(float(cells["onegraph"].split()[0]) > 0 for _, cells in gpu.model_rows(True, trains))
+
+
+@pytest.mark.slow
+def test_the_command(driver: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # noqa: F811
+    """Its tables are all there, and each row says that the device is none."""
+    monkeypatch.setattr(gpu, "RESULTS", tmp_path)
+    assert gpu.main(["--quick", "--save"]) == 0
+    text = (tmp_path / "gpu.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "eager" not in line]
+    assert text.count("## ") == 5 and len(rows) == 20
+    assert all("(simulated)" in row and "Error" not in row for row in rows)

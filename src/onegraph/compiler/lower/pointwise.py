@@ -32,7 +32,7 @@ from onegraph.compiler.lower.registry import POINTWISE, lower
 from onegraph.compiler.lower.scalars import Scalar
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
-from onegraph.ir.types import BOOL, F32, I64, DType
+from onegraph.ir.types import BOOL, F32, I64, DType, TensorType
 from onegraph.torchlib.aten import OpOverload
 from onegraph.torchlib.state import unseen
 
@@ -43,15 +43,20 @@ Types = Literal["result", "operands", "own"]
 OPERANDS = (View, Index, float, bool, Fraction)
 
 
-def pointwise(*ops: OpOverload, types: Types = "result", exact: bool = True, bounds: bool = False) -> Callable[[F], F]:
+def pointwise(
+    *ops: OpOverload, types: Types = "result", exact: bool = True, bounds: bool = False, neutral: int | None = None
+) -> Callable[[F], F]:
     """Register a function on scalars as the lowering of operators that work element by element.
 
-    Numbers that are `bounds` may be outside of a type of integers, and are then its last ones.
+    Numbers that are `bounds` may be outside of a type of integers, and are then its last ones. With a `neutral` number
+    as the second argument, the result is the first.
     """
 
     def register(function: F) -> F:
         def lowering(g: Lowerer, *args: Any, **kwargs: Any) -> View:
             result = g.result
+            if neutral is not None and not kwargs and is_itself(args, neutral, result):
+                return args[0]  # type: ignore[no-any-return]
             if bounds and result.dtype.is_integer and takes_any_bound():
                 args = tuple(nearest(arg, result.dtype) for arg in args)
                 kwargs = {name: nearest(arg, result.dtype) for name, arg in kwargs.items()}
@@ -72,6 +77,13 @@ def pointwise(*ops: OpOverload, types: Types = "result", exact: bool = True, bou
         return function
 
     return register
+
+
+def is_itself(args: tuple[Any, ...], neutral: int, result: TensorType) -> bool:
+    """Whether the first of two arguments is the result, since the second one is a number that changes nothing."""
+    x, number = args[0], _plain(args[1])
+    is_neutral = type(number) in (int, float) and number == neutral
+    return is_neutral and isinstance(x, View) and (x.shape, x.dtype) == (result.shape, result.dtype)
 
 
 def _scalar(cell: Cell, arg: Any, wanted: DType | None, common: DType | None, exact: bool) -> Any:
@@ -215,12 +227,12 @@ def _is_one(alpha: Scalar | int) -> bool:
     return (alpha.operand if isinstance(alpha, Scalar) else alpha) == 1
 
 
-@pointwise(aten.mul.Tensor, aten.mul.Scalar)
+@pointwise(aten.mul.Tensor, aten.mul.Scalar, neutral=1)
 def mul(x: Scalar, y: Scalar) -> Scalar:
     return x & y if x.dtype is BOOL else x * y
 
 
-@pointwise(aten.div.Tensor, aten.div.Scalar)
+@pointwise(aten.div.Tensor, aten.div.Scalar, neutral=1)
 def div(x: Scalar, y: Scalar) -> Scalar:
     return x / y
 
