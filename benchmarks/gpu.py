@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -193,11 +193,11 @@ def first_call_rows(quick: bool) -> Rows:
     yield "BERT-base, bfloat16", cells
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=(__doc__ or "").split("\n\n")[1])
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: whether it all works")
     parser.add_argument("--save", action="store_true", help="write the tables to benchmarks/results/gpu.md")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     console = Console(width=160)
     if not torch.cuda.is_available():
         console.print("there is no GPU here: torch.cuda.is_available() is False")
@@ -205,8 +205,10 @@ def main() -> int:
     device = torch.cuda.get_device_properties(0)
     where = f"{device.name}, capability {device.major}.{device.minor}, torch {torch.__version__}"
     console.print(where, highlight=False)
-    status = 0
-    if not device.name.startswith("simulated"):  # of whose process torch is a special one
+    status, note = 0, ""
+    if device.name.startswith("simulated"):  # of whose process torch is a special one
+        note = " (simulated)"
+    else:
         status = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS)]).returncode
     tables: dict[str, Callable[[bool], Rows]] = {
         "Kernels: microseconds, times faster than eager, share of memory's speed": kernel_rows,
@@ -222,8 +224,9 @@ def main() -> int:
         for header in ("", *CONTENDERS):
             table.add_column(header, justify="right" if header else "left")
         for name, cells in rows(options.quick):
-            table.add_row(name, *(cells.get(each, "-") for each in CONTENDERS))
-            lines.append(f"| {name} | {' | '.join(cells.get(each, '-') for each in CONTENDERS)} |")
+            row = [name + note, *(cells.get(each, "-") for each in CONTENDERS)]
+            table.add_row(*row)
+            lines.append(f"| {' | '.join(row)} |")
         console.print(table)
         told += [*lines, ""]
     if options.save:
