@@ -43,6 +43,7 @@ ANY = frozenset({"bool", "int", "uint", "float"})
 NUMBER = frozenset({"int", "uint", "float"})
 FLOAT = frozenset({"float"})
 INTEGER = frozenset({"int", "uint"})
+UNSIGNED = frozenset({"uint"})
 BITS = frozenset({"bool", "int", "uint"})
 
 _TABLE: dict[str, ScalarOp] = {}
@@ -98,6 +99,18 @@ def _truncated_divide(a: Any, b: Any) -> Any:
     return np.where((a < 0) != (b < 0), -quotient, quotient).astype(a.dtype)
 
 
+def _philox(seed: Any, counter: Any, stream: Any, word: Any) -> Any:
+    """Philox4x32-10 of "Parallel random numbers: as easy as 1, 2, 3" (Salmon et al., 2011)."""
+    words = [each.astype(np.uint64) for each in (seed, counter, stream)]
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    (key, other), (a, b), (c, d) = ((each & low, each >> half) for each in words)
+    for _ in range(10):
+        left, right = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+        a, b, c, d = (right >> half) ^ b ^ key, right & low, (left >> half) ^ d ^ other, left & low
+        key, other = (key + np.uint64(0x9E3779B9)) & low, (other + np.uint64(0xBB67AE85)) & low
+    return np.where(word == 0, a, np.where(word == 1, b, np.where(word == 2, c, d))).astype(seed.dtype)
+
+
 def _divide_floor(a: Any, b: Any) -> Any:
     if a.dtype.kind != "f":
         return a // b
@@ -150,6 +163,8 @@ _op("not", 1, lambda a: ~a, "bitwise complement", kinds=BITS)
 _op("shl", 2, lambda a, b: np.where(b >= a.dtype.itemsize * 8, 0, a << b).astype(a.dtype), "a << b", kinds=INTEGER)
 _op("shr", 2, lambda a, b: a >> np.minimum(b, a.dtype.itemsize * 8 - 1), "a >> b, arithmetic", kinds=INTEGER)
 
+_op("philox", 4, _philox, "word d of call b of stream c, by Philox with the key a", kinds=UNSIGNED, cost=60)
+
 # ---- functions -------------------------------------------------------------------------------------------------------
 _op("sqrt", 1, lambda a: np.sqrt(a), "square root", kinds=FLOAT, cost=6)
 _op("rsqrt", 1, lambda a: 1 / np.sqrt(a), "1 / square root", kinds=FLOAT, cost=10)
@@ -163,6 +178,9 @@ _op("log10", 1, lambda a: np.log10(a), "logarithm to base 10", kinds=FLOAT, cost
 _op("log1p", 1, lambda a: np.log1p(a), "log(1 + a)", kinds=FLOAT, cost=24)
 _op("sin", 1, lambda a: np.sin(a), "sine", kinds=FLOAT, cost=24)
 _op("cos", 1, lambda a: np.cos(a), "cosine", kinds=FLOAT, cost=24)
+_op("fast_log", 1, lambda a: np.log(a), "log(a) as GPUs approximate it", kinds=FLOAT, cost=10)
+_op("fast_sin", 1, lambda a: np.sin(a), "sin(a) as GPUs approximate it", kinds=FLOAT, cost=10)
+_op("fast_cos", 1, lambda a: np.cos(a), "cos(a) as GPUs approximate it", kinds=FLOAT, cost=10)
 _op("tan", 1, lambda a: np.tan(a), "tangent", kinds=FLOAT, cost=40)
 _op("asin", 1, lambda a: np.arcsin(a), "inverse sine", kinds=FLOAT, cost=40)
 _op("acos", 1, lambda a: np.arccos(a), "inverse cosine", kinds=FLOAT, cost=40)

@@ -11,7 +11,7 @@ from onegraph.compiler.codegen import vector_math
 from onegraph.compiler.codegen.casts import cast
 from onegraph.compiler.codegen.emitter import Emitter, Val
 from onegraph.compiler.codegen.vector_library import vector_function
-from onegraph.ir.types import BOOL, F32, F64, I32, I64
+from onegraph.ir.types import BOOL, F32, F64, I32, I64, U64
 
 Emission = Callable[..., Val]
 _TABLE: dict[str, Emission] = {}
@@ -303,6 +303,31 @@ def _shr(e: Emitter, a: Val, b: Val) -> Val:
     return e.select(within, e.inst(opcode, a, amount), gone)
 
 
+@emits("philox")
+def _philox(e: Emitter, *args: Val) -> Val:
+    """Ten rounds on words of 32 bits in registers of 64, see `ir.scalar`."""
+    seed, counter, stream, word = (cast(e, each, U64) for each in e.aligned(*args))
+
+    def number(value: int) -> Val:
+        return e.constant(value, U64, seed.lanes)
+
+    def halves(x: Val) -> tuple[Val, Val]:
+        return e.inst("and", x, number(0xFFFFFFFF)), e.inst("lshr", x, number(32))
+
+    (key, other), (a, b), (c, d) = halves(seed), halves(counter), halves(stream)
+    for _ in range(10):
+        low, high = halves(e.inst("mul", a, number(0xD2511F53)))
+        low_of_c, high_of_c = halves(e.inst("mul", c, number(0xCD9E8D57)))
+        a, b = e.inst("xor", e.inst("xor", high_of_c, b), key), low_of_c
+        c, d = e.inst("xor", e.inst("xor", high, d), other), low
+        key, _ = halves(e.inst("add", key, number(0x9E3779B9)))
+        other, _ = halves(e.inst("add", other, number(0xBB67AE85)))
+    found = d
+    for place, each in ((2, c), (1, b), (0, a)):
+        found = e.select(e.inst("icmp eq", word, number(place), dtype=BOOL), each, found)
+    return cast(e, found, args[0].dtype)
+
+
 # ---- functions -------------------------------------------------------------------------------------------------------
 
 
@@ -386,6 +411,8 @@ for _name in ("exp2", "log2", "log10", "erf"):
 _function("gelu", vector_math.gelu, _gelu_by_erf)
 _function("sin", _trigonometric("sin", 0))
 _function("cos", _trigonometric("cos", 1))
+for _name in ("log", "sin", "cos"):  # a processor has no faster ones
+    _TABLE[f"fast_{_name}"] = _TABLE[_name]
 for _name in ("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "hypot", "erfc"):
     _function(_name)
 for _name in ("lgamma", "pow", "nextafter"):

@@ -172,6 +172,7 @@ def _unary(op: str) -> Callable[[Scalar], Scalar]:
 
 exp, exp2, expm1, log, log2, log10, log1p = map(_unary, "exp exp2 expm1 log log2 log10 log1p".split())
 sin, cos, tan, asin, acos, atan = map(_unary, "sin cos tan asin acos atan".split())
+fast_log, fast_sin, fast_cos = map(_unary, "fast_log fast_sin fast_cos".split())
 sinh, cosh, tanh, asinh, acosh, atanh = map(_unary, "sinh cosh tanh asinh acosh atanh".split())
 sqrt, rsqrt, reciprocal, sigmoid, erf, erfc, gelu, lgamma = map(
     _unary, "sqrt rsqrt reciprocal sigmoid erf erfc gelu lgamma".split()

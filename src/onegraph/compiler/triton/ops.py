@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from onegraph.ir.loop import Literal
-from onegraph.ir.types import BOOL, F64, DType
+from onegraph.ir.types import BOOL, F64, U64, DType
 
 #: Writes an operation on operands of the type.
 Writing = Callable[..., str]
@@ -50,6 +50,20 @@ HELPERS = MappingProxyType(
                 floored = tl.where(quotient - floored > 0.5, floored + 1, floored)
                 floored = tl.where(quotient == 0, libdevice.copysign(quotient * 0, ratio), floored)
                 return tl.where(b == 0, ratio, floored)
+        """,
+        "philox": """\
+            @triton.jit
+            def philox(seed, counter, stream, word):
+                low: tl.constexpr = 0xffffffff
+                counter, stream = counter.to(tl.uint64), stream.to(tl.uint64)
+                a, b, c, d = tl.philox(
+                    seed.to(tl.uint64),
+                    (counter & low).to(tl.uint32),
+                    (counter >> 32).to(tl.uint32),
+                    (stream & low).to(tl.uint32),
+                    (stream >> 32).to(tl.uint32),
+                )
+                return tl.where(word == 0, a, tl.where(word == 1, b, tl.where(word == 2, c, d))).to(tl.uint64)
         """,
         "multiply": """\
             @triton.jit
@@ -95,6 +109,20 @@ def _extreme(function: str, of_bools: str) -> Writing:
     return write
 
 
+def _philox(dtype: DType, *args: str) -> str:
+    found = f"philox({', '.join(args)})"
+    return found if dtype is U64 else f"{found}.to({triton_type(dtype)})"
+
+
+def _fast(name: str) -> Writing:
+    """What nvcc calls for `__sinf` and its like, of float32."""
+
+    def write(dtype: DType, a: str) -> str:
+        return f"libdevice.{name}({a})" if dtype is F64 else f"libdevice.fast_{name}f({a})"
+
+    return write
+
+
 def _signbit(dtype: DType, a: str) -> str:
     if dtype.is_float:
         a = f"{a}.to(tl.int{dtype.bits}, bitcast=True)"
@@ -135,6 +163,10 @@ _TABLE.update(
         "signbit": _signbit,
         "where": lambda dtype, c, a, b: f"tl.where({c}, {a}, {b})",
         "not": lambda dtype, a: f"~{a}",
+        "philox": _philox,
+        "fast_log": _fast("log"),
+        "fast_sin": _fast("sin"),
+        "fast_cos": _fast("cos"),
         "shl": _shifted("<<"),
         "shr": _shifted(">>"),
         "sqrt": lambda dtype, a: f"tl.sqrt({a})" if dtype is F64 else f"tl.sqrt_rn({a})",
