@@ -162,9 +162,9 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
             graph = functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module
             graphs = [in_integers(target, graph, parameters_among(examples), examples, cx)]
         for graph in graphs:
-            left = lower_graph(graph, cx, target.device, target.machine).left
+            calls = lower_graph(graph, cx, target.device, target.machine).calls
             if captures(target, cx) and not needs_gradients(module, examples):
-                for why in filter(None, (unsuitable_call(each.operator) for each in left)):
+                for why in filter(None, map(unsuitable_call, calls)):
                     cx.emit(ev.LaunchedOneByOne(cx.frame, why))
     except Exception as error:
         cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))

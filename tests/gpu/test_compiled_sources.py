@@ -40,6 +40,12 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "positions": (lambda x: (x.argmax(1), x.amax(0), x.prod(1), (x > 0).any(1)), (X,)),
     "rows by number": (lambda table, at: F.embedding(at, table), (X, torch.arange(30))),
     "windows": (lambda x: F.max_pool2d(x, 3, 2, 1), (torch.randn(2, 3, 13, 11),)),
+    "uniform numbers": (lambda x: (torch.rand_like(x), torch.bernoulli(x), torch.randint_like(x, 9)), (X,)),
+    "normal numbers": (lambda x: (torch.randn_like(x), torch.randn(3 << 20, dtype=torch.bfloat16)), (X,)),
+    "double numbers": (lambda x: (torch.rand_like(x), torch.bernoulli(x, 0.3)), (X.double(),)),
+    "large integers": (lambda: torch.randint(1 << 40, (1 << 20,)), ()),
+    "dropout": (lambda x: torch.ops.aten.native_dropout(x + 1, 0.1, True), (X.half(),)),
+    "dropout of an input": (lambda x: torch.ops.aten.native_dropout(x, 0.1, True), (torch.randn(1 << 20),)),
     "functions": (lambda x: x.erf() + x.lgamma() + x.atan2(x + 1) + x.log1p() + torch.fmod(x, 2), (X,)),
 }
 
@@ -80,8 +86,8 @@ def test_more_shared_memory_than_there_is() -> None:
         compile_sources(sources(lambda x: x.sum(), torch.randn(64, 1000)).sources, small)
 
 
-def accesses(source: Source, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """How memory is read and written, in the assembly that the source becomes."""
+def assembly(source: Source, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the source becomes, in NVIDIA's language."""
     texts, compile = [], triton.compile
 
     def seen(*args: Any, **options: Any) -> Any:
@@ -92,7 +98,12 @@ def accesses(source: Source, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     with monkeypatch.context() as patch:
         patch.setattr(triton, "compile", seen)
         cubins.compiled(source, H100)
-    return set(re.findall(r"(?:ld|st)\.global[.\w]*", texts[0]))
+    return str(texts[0])
+
+
+def accesses(source: Source, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """How memory is read and written."""
+    return set(re.findall(r"(?:ld|st)\.global[.\w]*", assembly(source, monkeypatch)))
 
 
 def test_threads_read_several_elements_at_once_where_memory_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +116,21 @@ def test_threads_read_several_elements_at_once_where_memory_is_aligned(monkeypat
         assert accesses(source, monkeypatch) == {"ld.global.v4.b32", "st.global.v4.b32"}
         alone = accesses(replace(source, aligned=False), monkeypatch)
         assert len(alone) == 2 and not any(".v" in access for access in alone)
+
+
+def test_draws_do_not_keep_threads_from_reading_several_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(1 << 20)
+    (source,) = sources(lambda x: torch.ops.aten.native_dropout(x * 2, 0.1, True)[0], x).sources
+    assert accesses(source, monkeypatch) == {"ld.global.v4.b32", "ld.global.b64", "st.global.v4.b32"}
+
+
+def test_sines_of_draws_are_approximated_as_in_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuRAND calls `__sincosf` and `logf`, exponential_ `__logf`; a call gives both words of a pair."""
+    (normal,) = sources(lambda: torch.randn(3 << 20)).sources
+    text = assembly(normal, monkeypatch)
+    assert "sin.approx" in text and "cos.approx" in text and "sqrt.rn.f32" in text and "lg2.approx" not in text
+    (waits,) = sources(lambda x: torch.ops.aten.exponential(x), torch.empty(1000)).sources
+    assert "lg2.approx" in assembly(waits, monkeypatch)
 
 
 def test_what_is_compiled_for_any_pointers_is_kept_by_itself(tmp_path: Path) -> None:

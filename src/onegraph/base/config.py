@@ -272,6 +272,9 @@ class Config:
     skipped_lowerings: tuple[str, ...] = _option(
         _NAMES, (), "aten operators that are called as in eager mode, by name: aten.exp, or aten.exp.default"
     )
+    fallback_random: bool = _option(
+        _SWITCH, False, "random numbers of GPUs are drawn by torch's operators, in calls of their own"
+    )
     check_unchanged: bool = _option(_SWITCH, False, "prove after each capture that tracing changed nothing real")
     disable: bool = _option(
         _SWITCH,

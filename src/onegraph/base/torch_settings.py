@@ -250,7 +250,7 @@ _ROWS: dict[str, Row] = {
     "emulate_precision_casts": Same("eager_rounding"),
     "emulate_precision_casts_on_saved_tensors": Nothing("what is saved for the backward pass is rounded as in eager"),
     "size_asserts": Nothing("sizes are checked by guards"),
-    "fallback_random": Nothing("random numbers always equal eager's"),
+    "fallback_random": Same("fallback_random"),
     "align_random_eager": Nothing("random numbers always equal eager's"),
     "use_rand4x": Nothing("random numbers always equal eager's"),
     "freezing": Same("freeze_parameters"),

@@ -39,7 +39,8 @@ def graph_text(
         f"{torch.__version__} {target.device} {target.machine}",
         f"{[f'{step.name} {_function_text(step.run)}' for step in target.passes]}",
         f"{config.eager_rounding} {config.target_cpu!r} {torch.are_deterministic_algorithms_enabled()}",
-        f"{sorted((given or {}).items())} {consumes} {config.skipped_passes} {config.skipped_lowerings}",
+        f"{sorted((given or {}).items())} {consumes} {config.skipped_passes} {config.skipped_lowerings} "
+        f"{config.fallback_random}",
     ]
     storages: dict[int, int] = {}
     numbers = {node: number for number, node in enumerate(module.graph.nodes)}

@@ -15,14 +15,14 @@ from torch.fx import GraphModule, Node
 from onegraph.compiler.lower.arguments import literal_argument
 from onegraph.compiler.memory.plan import OUT_VARIANTS
 from onegraph.compiler.plan_bounds import PAGE, UNKNOWN, Known, PlanChecker, dtype_text, span_of
-from onegraph.ir.loop import EXPECTED, Named
+from onegraph.ir.loop import ADDRESS, EXPECTED, PHILOX_STATE, Named
 from onegraph.ir.plan import ExecPlan, ExternCall, Register, Return, Slot
 
 #: Library calls that a lowering makes besides those of the graph.
 OWN_CALLS = frozenset(
     {
         "aten.empty_strided.default", "aten._local_scalar_dense.default", "aten.alias.default",
-        "aten._neg_view.default", EXPECTED,
+        "aten._neg_view.default", EXPECTED, PHILOX_STATE, ADDRESS,
     }
 )  # fmt: skip
 

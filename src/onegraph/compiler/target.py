@@ -48,6 +48,9 @@ class Machine:
     long_rows: range
     #: Whether a loop whose iterations run in order may be a kernel: where one lane is slow, libraries share it out.
     runs_in_order: bool = True
+    #: Threads of eager's kernels that draw random numbers, each from a stream of Philox's that is its own, at most;
+    #: 0 where eager draws one number after the other.
+    drawing_threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,6 +240,12 @@ class Extern:
 #: A call that checks a size which only the data say: (left, right, comparison).
 EXPECTED = "onegraph.is_expected"
 
+#: A call that draws: (how much the offset of a device's generator grows, bytes that are to be less than 2 GiB), device.
+#: It gives its seed, and its offset before that, in the memory of the device.
+PHILOX_STATE = "onegraph.philox_state.default"
+#: A call that gives the address of a tensor's first element, as a number.
+ADDRESS = "onegraph.address.default"
+
 Step = Kernel | View | Extern
 
 

@@ -49,6 +49,7 @@ FUNCTIONS = {
     "rint": torch.round, "pow": torch.pow, "copysign": torch.copysign, "nextafter": torch.nextafter,
     "fmod": torch.fmod, "hypot": torch.hypot, "atan2": torch.atan2,
 }  # fmt: skip
+FUNCTIONS |= {"fast_logf": torch.log, "fast_sinf": torch.sin, "fast_cosf": torch.cos}
 FUNCTIONS |= {
     name: getattr(torch, name)
     for name in (
@@ -174,8 +175,8 @@ def no_library(graph: Any, parameters: Any, config: Any, compiled: Any) -> Any:
     return graph
 
 
-#: What a GPU leaves to libraries is interpreted, too.
-MACHINE = replace(machine_of(H100), runs_in_order=True)
+#: What a GPU leaves to libraries is interpreted, too. The generator is the CPU's.
+MACHINE = replace(machine_of(H100), runs_in_order=True, drawing_threads=0)
 INTERPRETED = Target("cpu", MACHINE, no_library, schedule(MACHINE), build, launcher)
 
 

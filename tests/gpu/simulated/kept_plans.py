@@ -47,7 +47,7 @@ def main() -> None:
             searched.append((event.stage, event.found))
 
     EVENTS.subscribe(note)
-    y = onegraph.compile(lambda x: torch.softmax(x.view(-1, 4) * 2, 1).sin())(x)
+    y = onegraph.compile(lambda x: torch.dropout(torch.softmax(x.view(-1, 4) * 2, 1).sin(), 0.1, True))(x)
     y.sum().backward()
     found = {
         "compiled": COMPILED,

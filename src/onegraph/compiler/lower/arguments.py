@@ -23,6 +23,11 @@ def dtype_of(dtype: torch.dtype) -> DType:
     return dtype_of_torch(str(dtype).removeprefix("torch."), dtype.itemsize)
 
 
+def storage_of(fake: torch.Tensor) -> int | None:
+    """The identity of the storage; None where there is none."""
+    return fake.untyped_storage()._cdata if fake.layout is torch.strided else None
+
+
 def torch_dtype(dtype: DType) -> torch.dtype:
     """Torch's element type for ours."""
     found: torch.dtype = getattr(torch, dtype.torch_name)

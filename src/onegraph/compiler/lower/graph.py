@@ -28,15 +28,15 @@ from onegraph.base.dataclass import dataclass
 from onegraph.compiler.kernels import is_ordered
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
-from onegraph.compiler.lower.arguments import Fraction, dtype_of, index_of, specialized, tensor_type
+from onegraph.compiler.lower.arguments import Fraction, dtype_of, index_of, specialized, storage_of, tensor_type
 from onegraph.compiler.lower.left import Left, announce, cost_left, reason_left
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.refused import is_refused, minds_determinism
-from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
+from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE, Lowering
 from onegraph.compiler.lower.views import View
 from onegraph.compiler.target import Machine
 from onegraph.ir.index import Index, Symbol
-from onegraph.ir.loop import Kernel, Loop, Program, SizeOf, Step
+from onegraph.ir.loop import Extern, Kernel, Loop, Program, SizeOf, Step
 from onegraph.ir.types import F64
 from onegraph.torchlib.aten import OpOverload, has_effect, is_random, may_view, opened
 from onegraph.torchlib.data_sizes import BORN
@@ -53,6 +53,11 @@ class Lowered:
     recipes: Mapping[str, Recipe]
     left: tuple[Left, ...]
     origins: Mapping[str, str]
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The operators that the program calls."""
+        return tuple(dict.fromkeys(step.operator for step in self.program.steps if isinstance(step, Extern)))
 
 
 def lower_graph(module: GraphModule, cx: Context, device: str, machine: Machine) -> Lowered:
@@ -147,7 +152,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     kwargs = {name: _argument(arg, values) for name, arg in node.kwargs.items()}
     if node.target not in POINTWISE and node.target not in FRACTIONAL:
         args, kwargs = [specialized(arg) for arg in args], {name: specialized(arg) for name, arg in kwargs.items()}
-    lowering = LOWERINGS.get(node.target) if isinstance(node.target, OpOverload) else None
+    lowering = _lowering_of(g, node.target)
     reason = ""
     if lowering is not None:
         reason = "an element type is not native" if not _is_native(node, g.device) else ""
@@ -172,6 +177,14 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if any(isinstance(value, torch.Tensor) and _is_negated(value) for value in inputs):
         return results  # the operator was given the elements themselves, and its result holds such
     return _elements(g, results, node.meta["val"])
+
+
+def _lowering_of(g: Lowerer, target: Any) -> Lowering | None:
+    """The lowering of an operator. Numbers are drawn in kernels where the device's generator has a stream for each."""
+    found = LOWERINGS.get(target) if isinstance(target, OpOverload) else None
+    if found is not None and is_random(target) and (g.cx.config.fallback_random or not g.machine.drawing_threads):
+        return None
+    return found
 
 
 def _on_device(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
@@ -248,7 +261,7 @@ def _flat(value: Any) -> tuple[Any, ...]:
 def _outputs(g: Lowerer, items: Sequence[Any], values: Mapping[Node, Any]) -> tuple[str | Index | None, ...]:
     """The results for the outputs of the graph, with the strides and the aliasing that their fakes have."""
     storages = {
-        value.buffer: _storage(node.meta["val"])
+        value.buffer: storage_of(node.meta["val"])
         for node, value in values.items()
         if node.op == "placeholder" and isinstance(value, View)
     }
@@ -288,7 +301,7 @@ def _reads_alike(x: torch.Tensor, y: torch.Tensor) -> bool:
 
 def _origin(node: Node) -> Node:
     """The node that made the memory of a node's tensor, of which that one may be a view."""
-    storage, origin = _storage(node.meta["val"]), node
+    storage, origin = storage_of(node.meta["val"]), node
     while node.op == "call_function" and (may_view(node.target) or node.target is operator.getitem):
         node = node.all_input_nodes[0]
         if storage is None or storage not in _storages(node):
@@ -305,7 +318,7 @@ def _in_memory(g: Lowerer, node: Node, values: Mapping[Node, Any], storages: dic
     is the same elements in the same order, and yet another tensor.
     """
     value, fake = values[node], node.meta["val"]
-    strides, storage = tensor_type(fake).strides, _storage(fake)
+    strides, storage = tensor_type(fake).strides, storage_of(fake)
     name = g.tensor(value, strides)
     memory = g.memory_of(name)
     is_constant = memory in g.constants and node.op != "get_attr"
@@ -316,9 +329,4 @@ def _in_memory(g: Lowerer, node: Node, values: Mapping[Node, Any], storages: dic
 
 def _storages(node: Node) -> set[int | None]:
     """The identities of the storages of a node's tensors."""
-    return {_storage(value) for value in opened([node.meta.get("val")]) if isinstance(value, torch.Tensor)}
-
-
-def _storage(fake: torch.Tensor) -> int | None:
-    """The identity of the storage; None where there is none."""
-    return fake.untyped_storage()._cdata if fake.layout is torch.strided else None
+    return {storage_of(value) for value in opened([node.meta.get("val")]) if isinstance(value, torch.Tensor)}

@@ -21,8 +21,19 @@ from onegraph.compiler.lower.scalars import Scalar, absolute, apply, maximum, mi
 from onegraph.compiler.lower.views import Shape, View, axes_of, coordinates
 from onegraph.compiler.target import Machine
 from onegraph.ir import loop
-from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative
-from onegraph.ir.loop import EXPECTED, Buffer, BufferArgument, Coordinates, Extern, Kernel, SizeOf, Step
+from onegraph.ir.index import ONE, ZERO, Index, Symbol, greatest, is_not_negative
+from onegraph.ir.loop import (
+    ADDRESS,
+    EXPECTED,
+    PHILOX_STATE,
+    Buffer,
+    BufferArgument,
+    Coordinates,
+    Extern,
+    Kernel,
+    SizeOf,
+    Step,
+)
 from onegraph.ir.scalar import REDUCTIONS
 from onegraph.ir.types import BOOL, F64, I64, DType, TensorType, contiguous_strides
 from onegraph.torchlib.aten import map_leaves, opened
@@ -47,6 +58,7 @@ class Lowerer:
         self.taken: dict[Float, View] = {}
         self.sizes: list[SizeOf] = []  # those of results of library calls
         self.checked: set[Condition] = set()
+        self._drawn: tuple[int, str, Index, Index] | None = None  # the call that draws, its result, and its arguments
         self._tensors: dict[View, str] = {}
         self._bases: dict[str, str] = {}  # of each buffer that is a view of another one
 
@@ -165,6 +177,8 @@ class Lowerer:
         self, operator: str, args: Sequence[Any], kwargs: dict[str, Any], results: Any, *, ordered: bool = False
     ) -> Any:
         """A library call; `results` are the fake results: one value, or several, lists among them. Gives views."""
+        if ordered:
+            self._drawn = None  # the call may draw, too
         several = isinstance(results, (tuple, list))
         views = map_leaves(self._result_of_library, results)
         values = opened(views) if several else [views]
@@ -179,8 +193,32 @@ class Lowerer:
         self.steps.append(call)
         return views
 
+    def drawn(self, calls: Index, size: Index = ZERO) -> tuple[View, Index]:
+        """Take as many calls from each stream of the device's generator. Gives its seed and its offset as a tensor, and
+        how many calls behind that offset these begin. It is checked that as many bytes are less than 2 GiB.
+
+        What is drawn without anything between that may draw, or that gives sizes, is taken at once.
+        """
+        if self._drawn is None:
+            name = self.buffer(TensorType(I64, (Index.of(2),), (ONE,)))
+            self._drawn = len(self.steps), name, ZERO, ZERO
+            self.steps.append(Extern(PHILOX_STATE, (), (), (name,), ordered=True))
+        at, name, before, largest = self._drawn
+        self._drawn = at, name, before + calls, greatest(largest, size)
+        device = (("device", literal_argument(torch.device(self.device))),)
+        given = (before + calls) * 4, greatest(largest, size)
+        self.steps[at] = Extern(PHILOX_STATE, given, device, (name,), ordered=True)
+        return self.whole(name), before
+
+    def address(self, tensor: str) -> Index:
+        """Where the first element of a tensor is in memory."""
+        symbol = Symbol(f"address{len(self.steps)}")
+        self.steps.append(Extern(ADDRESS, (BufferArgument(tensor),), (), (symbol,)))
+        return Index.of(symbol)
+
     def number_in(self, tensor: View, birth: Birth) -> None:
         """The integer in a tensor of one element is the value of a symbol."""
+        self._drawn = None
         value = (BufferArgument(self.tensor(tensor)),)
         self.steps.append(Extern("aten._local_scalar_dense.default", value, (), (birth.symbol,)))
 
@@ -189,6 +227,7 @@ class Lowerer:
 
         They get the strides that they have in the graph, which are known only now.
         """
+        self._drawn = None
         views = list(results) if isinstance(results, list | tuple) else [results]
         for birth in births:
             self.sizes.append(SizeOf(birth.symbol.name, views[birth.result].buffer, birth.dim))

@@ -18,7 +18,7 @@ import torch
 from onegraph import _C
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.runtime.executor import Executor
-from onegraph.ir.loop import EXPECTED
+from onegraph.ir.loop import EXPECTED, PHILOX_STATE
 from onegraph.ir.plan import Alloc, ExecPlan, ExternCall, Register, Return, Slot, ViewOf
 from onegraph.torchlib.aten import is_random, operator_named
 
@@ -164,6 +164,8 @@ def unsuitable_call(operator: str) -> str | None:
     those of libraries that have not the tag which torch's compiler asks for, too."""
     if operator == EXPECTED:
         return None
+    if operator == PHILOX_STATE:
+        return f"{operator} draws random numbers"
     if operator.startswith(("onegraph.", "recipe.")):
         return f"{operator} runs in Python"
     found = operator_named(operator)

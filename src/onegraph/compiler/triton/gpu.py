@@ -6,6 +6,8 @@ from functools import partial
 
 from onegraph.base.dataclass import dataclass
 from onegraph.base.pipeline import Pass
+from onegraph.compiler.lower import draws  # noqa: F401 - it registers its lowerings
+from onegraph.compiler.lower.streams import BLOCK
 from onegraph.compiler.schedule.absorb_views import absorb_views
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
 from onegraph.compiler.schedule.close_gaps import close_gaps
@@ -53,6 +55,7 @@ def machine_of(gpu: Gpu) -> Machine:
         line=128,
         long_rows=range(0),
         runs_in_order=False,
+        drawing_threads=gpu.multiprocessors * (gpu.threads // BLOCK) * BLOCK,
     )
 
 
