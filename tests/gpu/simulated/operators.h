@@ -2,7 +2,7 @@
 // over the same memory, and takes what comes back as tensors of the device.
 #pragma once
 
-#include "state.h"
+#include "draws.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -239,13 +239,16 @@ static void register_operators()
     static std::vector<RegistrationHandleRAII> registered;
     auto &dispatcher = Dispatcher::singleton();
     auto add = [&](const std::string &name, KernelFunction kernel) {
-        registered.push_back(dispatcher.registerImpl({"aten::" + name, ""}, DispatchKey::CUDA, std::move(kernel),
-                                                     std::nullopt, nullptr, "simulated"));
+        size_t point = std::min(name.find('.'), name.size());
+        OperatorName full{"aten::" + name.substr(0, point), point < name.size() ? name.substr(point + 1) : ""};
+        registered.push_back(
+            dispatcher.registerImpl(full, DispatchKey::CUDA, std::move(kernel), std::nullopt, nullptr, "simulated"));
     };
     auto fallback = KernelFunction::makeFromBoxedFunction<&run_on_cpu>();
     registered.push_back(dispatcher.registerFallback(DispatchKey::CUDA, fallback, "simulated"));
     for (const char *name : EVERYWHERE) {
         add(name, fallback);
     }
+    register_draws(add);
     add("record_stream", KernelFunction::makeFromBoxedFunction<&record_stream>());
 }

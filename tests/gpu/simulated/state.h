@@ -2,6 +2,8 @@
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -132,60 +134,91 @@ static Memory<DeviceType::CPU> pinned_memory;
 
 // ---- random numbers ----
 
+// The generator of a device: Philox's, of which each thread of a kernel has a stream of its own, see draws.h.
 struct Random final : GeneratorImpl {
-    at::Generator on_cpu;
+    uint64_t own_seed = default_rng_seed_val, offset = 0;
 
-    Random(DeviceIndex index, at::Generator numbers)
-        : GeneratorImpl(numbered(index), DispatchKeySet(DispatchKey::CUDA)), on_cpu(std::move(numbers))
+    explicit Random(DeviceIndex index) : GeneratorImpl(numbered(index), DispatchKeySet(DispatchKey::CUDA)) {}
+    void set_current_seed(uint64_t seed) override { own_seed = seed, offset = 0; }
+    void set_offset(uint64_t to) override
     {
+        TORCH_CHECK(to % 4 == 0, "offset must be a multiple of 4");
+        offset = to;
     }
-    void set_current_seed(uint64_t seed) override { on_cpu.set_current_seed(seed); }
-    void set_offset(uint64_t) override {}
-    uint64_t get_offset() const override { return 0; }
-    uint64_t current_seed() const override { return on_cpu.current_seed(); }
-    uint64_t seed() override { return const_cast<at::Generator &>(on_cpu).seed(); }
-    void set_state(const TensorImpl &state) override { on_cpu.unsafeGetGeneratorImpl()->set_state(state); }
-    intrusive_ptr<TensorImpl> get_state() const override { return on_cpu.unsafeGetGeneratorImpl()->get_state(); }
-    Random *clone_impl() const override { return new Random(device_.index(), on_cpu.clone()); }
+    uint64_t get_offset() const override { return offset; }
+    uint64_t current_seed() const override { return own_seed; }
+    uint64_t seed() override
+    {
+        set_current_seed(detail::getNonDeterministicRandom(true));
+        return own_seed;
+    }
+    // The offset before so many numbers of each stream.
+    uint64_t take(uint64_t numbers)
+    {
+        uint64_t before = offset;
+        offset += (numbers + 3) / 4 * 4;
+        return before;
+    }
+    void set_state(const TensorImpl &state) override
+    {
+        TORCH_CHECK(state.numel() == 16, "RNG state is wrong size");
+        memcpy(&own_seed, state.data(), 8);
+        memcpy(&offset, (const char *)state.data() + 8, 8);
+    }
+    intrusive_ptr<TensorImpl> get_state() const override
+    {
+        at::Tensor made = at::detail::empty_cpu({16}, kByte, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+        memcpy(made.mutable_data_ptr(), &own_seed, 8);
+        memcpy((char *)made.mutable_data_ptr() + 8, &offset, 8);
+        return made.getIntrusivePtr();
+    }
+    Random *clone_impl() const override
+    {
+        auto *made = new Random(device_.index());
+        made->own_seed = own_seed, made->offset = offset;
+        return made;
+    }
 };
+
+static Random &random_of(const at::Generator &generator)
+{
+    return *static_cast<Random *>(generator.unsafeGetGeneratorImpl());
+}
 
 static const at::Generator &default_generator(DeviceIndex index)
 {
     static std::vector<at::Generator> made = [] {
         std::vector<at::Generator> all;
         for (DeviceIndex each = 0; each < COUNT; each++) {
-            all.push_back(at::make_generator<Random>(each, at::detail::createCPUGenerator()));
+            all.push_back(at::make_generator<Random>(each));
         }
         return all;
     }();
     return made.at(index < 0 ? current.device : index);
 }
 
-// Operators that draw without being given a generator do so from that of the CPU, which has the state of the device's.
-struct Drawing {
-    at::Generator drawn, own;
-    intrusive_ptr<TensorImpl> before;
-
-    Drawing(at::Generator of_device) : drawn(at::detail::getDefaultCPUGenerator()), own(std::move(of_device))
-    {
-        before = drawn.unsafeGetGeneratorImpl()->get_state();
-        move(own, drawn);
-    }
-    ~Drawing()
-    {
-        move(drawn, own);
-        drawn.unsafeGetGeneratorImpl()->set_state(*before);
-    }
-    static void move(const at::Generator &from, const at::Generator &to)
-    {
-        to.unsafeGetGeneratorImpl()->set_state(*from.unsafeGetGeneratorImpl()->get_state());
-    }
-};
-
+// What stands for a generator where an operator of the CPU draws: other numbers for each call.
 static at::Generator on_cpu(const at::Generator &given)
 {
-    return given.device().is_cuda() ? static_cast<Random *>(given.unsafeGetGeneratorImpl())->on_cpu : given;
+    if (!given.device().is_cuda()) {
+        return given;
+    }
+    Random &random = random_of(given);
+    return at::detail::createCPUGenerator(random.own_seed * 0x9E3779B97F4A7C15 + random.take(4));
 }
+
+// Operators that draw without being given a generator do so from that of the CPU, which has the device's state meanwhile.
+struct Drawing {
+    at::Generator drawn;
+    intrusive_ptr<TensorImpl> before;
+
+    Drawing(const at::Generator &of_device) : drawn(at::detail::getDefaultCPUGenerator())
+    {
+        before = drawn.unsafeGetGeneratorImpl()->get_state();
+        drawn.unsafeGetGeneratorImpl()->set_state(*of_device.unsafeGetGeneratorImpl()->get_state());
+    }
+    ~Drawing() { drawn.unsafeGetGeneratorImpl()->set_state(*before); }
+};
 
 // ---- hooks ----
 
@@ -216,8 +249,7 @@ struct CUDAHooks final : CUDAHooksInterface {
     {
         static bool made[COUNT];
         index = index < 0 ? current.device : index;
-        return std::exchange(made[index], true) ? make_generator<Random>(index, detail::createCPUGenerator())
-                                                : default_generator(index);
+        return std::exchange(made[index], true) ? make_generator<Random>(index) : default_generator(index);
     }
     void deviceSynchronize(DeviceIndex index) const override { Guard().synchronizeDevice(index); }
 };
