@@ -192,6 +192,40 @@ def test_a_training_step(driver: StandIn, settings: dict[str, Any]) -> None:
     same(*found)
 
 
+def test_a_layer_of_a_transformer(driver: StandIn) -> None:
+    torch.manual_seed(0)
+    first = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True, device="cuda")
+    models, found = (first, copy.deepcopy(first)), []
+    with left_to_torch() as left:
+        for model, forward in ((models[0], onegraph.compile(models[0], fullgraph=True)), (models[1], models[1])):
+            losses = []
+            for rows in (4, 3):
+                torch.manual_seed(rows)
+                loss = (forward(torch.randn(rows, 9, 32, device="cuda")) ** 2).mean()
+                loss.backward()
+                losses.append((loss.detach(), states()))
+            found.append((losses, model))
+    same(*found)
+    assert left == {"aten.addmm.default", "aten.mm.default", "aten.bmm.default"}
+
+
+LAYOUTS: dict[str, Callable[[], Tensor]] = {
+    "channels last": lambda: torch.randn(2, 6, 5, 7, device="cuda").to(memory_format=torch.channels_last),
+    "permuted": lambda: torch.randn(2, 6, 5, 8, device="cuda").permute(2, 0, 3, 1),
+    "with gaps": lambda: torch.randn(12, 15, device="cuda")[:, 3:9],
+    "expanded": lambda: torch.randn(12, 1, device="cuda").expand(12, 7),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(driver: StandIn, layout: str) -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        drawn = torch.rand_like(x), torch.randn_like(x), torch.randint_like(x, 100), torch.empty_like(x).uniform_()
+        return *drawn, F.dropout(x, 0.3), torch.bernoulli(x.sigmoid())
+
+    check(function, LAYOUTS[layout](), fullgraph=False)
+
+
 def test_evaluation_draws_nothing(driver: StandIn) -> None:
     block = Block().cuda().eval()
     check(block, torch.randn(24, 32, device="cuda"))
