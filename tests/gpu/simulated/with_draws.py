@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu.driver import StandIn
-from gpu.simulated import kernels
+from gpu.simulated import with_kernels
 from gpu.simulated.compare import same
 from torch import Tensor, nn
 
@@ -20,24 +20,7 @@ import onegraph
 from onegraph.base.events import OperatorFellBack
 from onegraph.compile import EVENTS
 
-
-@pytest.fixture(scope="module")
-def any_driver() -> StandIn:
-    driver = StandIn()
-    kernels.install(driver)
-    return driver
-
-
-@pytest.fixture
-def driver(any_driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    monkeypatch.setenv("ONEGRAPH_CUDA_DRIVER", any_driver.path)
-    onegraph.reset()
-    any_driver.set(devices=2, capability=90, shared=232448, any_memory=1, quiet=0)
-    any_driver.forget()
-    yield any_driver
-    complaints = any_driver.complaints()
-    any_driver.forget()
-    assert not complaints
+any_driver, driver = with_kernels.any_driver, with_kernels.driver  # fixtures
 
 
 def states() -> list[Tensor]:
