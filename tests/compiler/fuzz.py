@@ -46,8 +46,10 @@ class FloatingTypes(TorchDispatchMode):
         return result
 
 
-def difference(seed: int, symbolic: bool = False, networks: bool = False, cpu: str = "", target: Target = CPU) -> str:
-    """What is wrong with the graph of this seed, in one line; empty if nothing is."""
+def difference(
+    seed: int, symbolic: bool = False, networks: bool = False, cpu: str = "", target: Target = CPU, **options: Any
+) -> str:
+    """What is wrong with the graph of this seed, compiled with these options, in one line; empty if nothing is."""
     try:
         graph = RandomNetwork(seed) if networks else RandomGraph(seed)
         with FloatingTypes() as types:
@@ -57,7 +59,7 @@ def difference(seed: int, symbolic: bool = False, networks: bool = False, cpu: s
     tolerance = max(TOLERANCE.get(dtype, 0.1) for dtype in {graph.dtype, *types.seen})
     run: Any = None
     dims = symbolic_dims(graph) if symbolic else None
-    options: dict[str, Any] = {"target_cpu": cpu}
+    options["target_cpu"] = cpu
     if isinstance(graph, RandomNetwork):
         options |= {"library_calls": graph.calls, "parameters": graph.parameters}
     try:

@@ -21,6 +21,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -59,18 +60,27 @@ def check(op: Any, dtype: torch.dtype, limit: int | None, backend: Backend = nat
 
 def check_on_triton(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
     """The same of its kernels for GPUs, in Triton's interpreter."""
-    from tests.gpu.interpreted.interpreter import native
+    from gpu.interpreted.interpreter import native, stand_in_for_processors
 
+    stand_in_for_processors()  # samples that break the graph are compiled publicly
     return check(op, dtype, limit, native)
 
 
-def train(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
+def train(op: Any, dtype: torch.dtype, limit: int | None, **options: Any) -> tuple[Any, ...]:
     """How many samples of the operator have the gradients of eager."""
     try:
-        return "equal", check_gradients(op, dtype, limit)
+        return "equal", check_gradients(op, dtype, limit, **options)
     except BaseException as error:
         notes = " | ".join(getattr(error, "__notes__", ()))
         return "differs", f"{type(error).__name__}: {str(error).strip()[:600]} [{notes[:300]}]"
+
+
+def train_on_triton(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
+    """The same of its kernels for GPUs, in Triton's interpreter."""
+    from gpu.interpreted.interpreter import CHECKED, stand_in_for_processors
+
+    stand_in_for_processors()
+    return train(op, dtype, limit, **CHECKED)
 
 
 def judge(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
@@ -176,7 +186,7 @@ def run_gradients(options: argparse.Namespace, chosen: list[Any], console: Conso
     work = [(op, t) for t in types for op in chosen if getattr(torch, t) in op.supported_backward_dtypes("cpu")]
     bad = equal = 0
     with shown(console, len(work)) as progress:
-        for op, name, (kind, found) in outcomes(work, train, options):
+        for op, name, (kind, found) in outcomes(work, train_on_triton if options.triton else train, options):
             progress.update(progress.task_ids[0], advance=1, description=f"{name} {op.formatted_name}")
             if kind == "equal":
                 equal += found
@@ -210,11 +220,14 @@ def main() -> int:
     parser.add_argument("--operators", default="", help="a regular expression that names must match")
     parser.add_argument("--limit", type=int, help="samples of each operator (3 for the coverage, else all)")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--triton", action="store_true", help="`run` kernels for GPUs in Triton's interpreter")
+    parser.add_argument(
+        "--triton", action="store_true", help="`run` and `gradients`: kernels for GPUs, in Triton's interpreter"
+    )
     parser.add_argument("--seconds", type=int, default=600, help="of CPU for one operator in one type")
     options = parser.parse_args()
     if options.triton:
         os.environ["TRITON_INTERPRET"] = "1"  # it is read when Triton is imported
+        import_module("gpu.interpreted.interpreter")  # here once, and not by each child
     console = Console(stderr=True)
     chosen = [op for op in operators() if re.search(options.operators, op.formatted_name)]
     if options.what == "run":

@@ -23,8 +23,12 @@ from tests.opinfo.harness import SEED, copies, layout_of_result, on_tensors
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
-def check_gradients(op: Any, dtype: torch.dtype, limit: int | None = None) -> int:
-    """Compare every sample; gives how many were equal. Raises AssertionError where one differs."""
+def check_gradients(op: Any, dtype: torch.dtype, limit: int | None = None, **options: Any) -> int:
+    """Compare every sample, compiled with these options; gives how many were equal.
+
+    Raises:
+        AssertionError: where one differs.
+    """
     torch.manual_seed(0)
     equal = 0
     for number, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=True)):
@@ -34,7 +38,7 @@ def check_gradients(op: Any, dtype: torch.dtype, limit: int | None = None) -> in
         flat, inputs = on_tensors(op.op, arguments)
         expected, again = (trained(flat, inputs) for _ in range(2))
         truth = trained(*on_tensors(op.op, tree_map_only(Tensor, widened, arguments)))
-        compiled = onegraph.compile(flat, options={"raise_compiler_errors": True})
+        compiled = onegraph.compile(flat, options={"raise_compiler_errors": True, **options})
         try:
             compare(trained(compiled, inputs), expected, again, truth, dtype)
         except Exception as error:

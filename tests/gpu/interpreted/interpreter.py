@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 import triton.language as tl
+from gpu.interpreted.bounds import BOUNDS, OutOfBounds, accesses, check_accesses, pointer
 from triton.language.extra import libdevice
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, interpreter_builder
@@ -32,9 +33,10 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
 from onegraph.compiler.interpreted import KERNEL
-from onegraph.compiler.kernels import operands, size_symbols
+from onegraph.compiler.kernels import size_symbols
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.target import Code, Target
+from onegraph.compiler.targets import TARGETS
 from onegraph.compiler.triton.blocks import Blocks, blocks_of, extent_of, power_of_two
 from onegraph.compiler.triton.cubins import function_of
 from onegraph.compiler.triton.gpu import H100, machine_of, schedule
@@ -119,19 +121,28 @@ def wide_blocks(kernel: Kernel) -> Blocks:
     return replace(blocks, x=max(blocks.x, lanes))
 
 
-def runs(kernel: Kernel, types: Sequence[torch.dtype], source: Source, grid: tuple[Index, ...]) -> Callable[..., int]:
-    """The function of a kernel, as plans call it."""
+def runs(
+    kernel: Kernel, source: Source, grid: tuple[Index, ...], begins: Sequence[int], checks: bool
+) -> Callable[..., int]:
+    """The function of a kernel, as plans call it. One that checks its accesses is told how many bytes there are of each
+    operand from its pointer on; before it are those that it has in `begins`."""
     function = function_of(source)
     symbols = [symbol.name for symbol in size_symbols(kernel)]
+    kinds = pointer_kinds(source)
 
     def run(pointers: Any, sizes: Any, threads: int) -> int:
         known = {name: sizes[place] for place, name in enumerate(symbols)}
         count = tuple(int(each.evaluate(known)) for each in grid)
+        behind = [pointers[len(kinds) + place] or 0 for place in range(len(kinds) if checks else 0)]
         try:
             if all(count):
-                given = [first_element(pointers[place], dtype) for place, dtype in enumerate(types)]
-                function[count](*given, *known.values(), **source.constants)
-        except Exception:  # which cannot leave a function that C calls
+                given = [pointer(pointers[k], kind, k if checks else None) for k, kind in enumerate(kinds)]
+                with BOUNDS.of([pointers[place] or 0 for place in range(len(behind))], begins, behind):
+                    function[count](*given, *known.values(), **source.constants)
+        except Exception as error:  # which cannot leave a function that C calls
+            if isinstance(error.__cause__, OutOfBounds):
+                pointers[2 * len(kinds)] = error.__cause__.index
+                return -1 - error.__cause__.access  # see `onegraph.ir.plan`
             traceback.print_exc()
             print(source.text, file=sys.stderr)
             return 1
@@ -140,28 +151,26 @@ def runs(kernel: Kernel, types: Sequence[torch.dtype], source: Source, grid: tup
     return run
 
 
-def first_element(address: int | None, dtype: torch.dtype) -> torch.Tensor:
-    """Memory from there on, as far as kernels ask: the interpreter takes the address of a tensor."""
-    if not address:
-        return torch.empty(1, dtype=dtype)
-    return torch.frombuffer((ctypes.c_byte * dtype.itemsize).from_address(address), dtype=dtype)
+def pointer_kinds(source: Source) -> list[str]:
+    """The types of the parameters that are pointers, which stand in front."""
+    return [kind for kind in source.signature.values() if kind[0] == "*"]
 
 
 def build(program: Program, cx: Context) -> Code:
     found = sources_of(program, wide_blocks)
-    table = program.table()
-    kernels = {}
+    checks = cx.config.sanitize
+    kernels, infos = {}, []
     for kernel in program.kernels:
-        types = [getattr(torch, table[name].type.dtype.torch_name) for name in operands(kernel)]
         source = found.sources[found.functions[kernel.name]]
-        kernels[kernel.name] = KERNEL(runs(kernel, types, source, found.grids[kernel.name]))
+        kernels[kernel.name] = KERNEL(runs(kernel, source, found.grids[kernel.name], found.begins[kernel.name], checks))
+        infos.append(KernelInfo(kernel.name, FAILED, accesses(len(pointer_kinds(source))) if checks else ()))
 
     def text() -> str:
         return "\n\n".join(source.text for source in found.sources)
 
     return Code(
         {name: number for number, name in enumerate(kernels)},
-        tuple(KernelInfo(kernel.name, FAILED) for kernel in program.kernels),
+        tuple(infos),
         tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in kernels.values()),
         kernels,
         False,
@@ -175,6 +184,8 @@ def no_library(graph: Any, parameters: Any, config: Any, compiled: Any) -> Any:
     return graph
 
 
+#: Options under which programs, plans and each access are checked, and nothing is taken from disk.
+CHECKED: dict[str, Any] = {"cache": False, "verify": True, "sanitize": True}
 #: What a GPU leaves to libraries is interpreted, too. The generator is the CPU's.
 MACHINE = replace(machine_of(H100), runs_in_order=True, drawing_threads=0)
 INTERPRETED = Target("cpu", MACHINE, no_library, schedule(MACHINE), build, launcher)
@@ -182,8 +193,14 @@ INTERPRETED = Target("cpu", MACHINE, no_library, schedule(MACHINE), build, launc
 
 def native(graph: FunctionalGraph) -> tuple[Any, tuple[str, ...]]:
     """The graph as `opinfo.harness` asks for it."""
-    found = compile_graph(graph.module, Context(Config(cache=False)), INTERPRETED)
+    found = compile_graph(graph.module, Context(Config(**CHECKED)), INTERPRETED)
     return found, found.fallbacks
 
 
+def stand_in_for_processors() -> None:
+    """Have what this process compiles for processors run as kernels for GPUs."""
+    TARGETS["cpu"] = lambda device: INTERPRETED
+
+
 repair()
+check_accesses()

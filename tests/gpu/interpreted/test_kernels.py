@@ -19,7 +19,7 @@ nan, inf = float("nan"), float("inf")
 
 def check(function: Callable[..., Any], *inputs: Tensor, symbolic: Any = None, **tolerance: float) -> NativeGraph:
     """The graph runs as kernels alone, and gives what eager does."""
-    graph = compiled(function, *inputs, symbolic=symbolic, target=INTERPRETED)
+    graph = compiled(function, *inputs, symbolic=symbolic, target=INTERPRETED, sanitize=True)
     assert graph.fallbacks == (), graph.fallbacks
     compare(graph(*inputs), function(*inputs), **tolerance)
     return graph
@@ -101,7 +101,9 @@ def test_sizes_that_are_known_at_the_call() -> None:
     def function(x: Tensor) -> tuple[Tensor, ...]:
         return x.t().contiguous() + 1, x.sum(1), x.softmax(0), x.flatten()[::2] * 2
 
-    graph = compiled(function, torch.randn(40, 70), symbolic={(0, 0): "n", (0, 1): "m"}, target=INTERPRETED)
+    graph = compiled(
+        function, torch.randn(40, 70), symbolic={(0, 0): "n", (0, 1): "m"}, target=INTERPRETED, sanitize=True
+    )
     for shape in ((40, 70), (3, 5), (1, 2000), (70, 40)):
         x = torch.randn(shape)
         compare(graph(x), function(x))

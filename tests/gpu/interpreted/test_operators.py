@@ -1,4 +1,7 @@
-"""Operators of torch's database as kernels for GPUs: `python -m tests.opinfo run --triton` asks all of them."""
+"""Operators of torch's database as kernels for GPUs, forward and backward, whose accesses are looked at, too.
+
+`python -m tests.opinfo run --triton` and `gradients --triton` ask all of them.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from gpu.interpreted.interpreter import native
+from gpu.interpreted.interpreter import CHECKED, INTERPRETED, native
 from opinfo.common import COMMON
+from opinfo.gradients import check_gradients
 from opinfo.harness import check_operator, operators
+
+from onegraph.compiler.targets import TARGETS
 
 
 def named(op: Any) -> str:
@@ -16,12 +22,19 @@ def named(op: Any) -> str:
 
 
 CHOSEN = [op for op in operators() if op.formatted_name in COMMON]
+TRAINED = [op for op in CHOSEN if torch.float32 in op.supported_backward_dtypes("cpu")]
 TYPES = (torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)
 
 
 @pytest.mark.parametrize("op", CHOSEN, ids=named)
 def test_common_operator(op: Any) -> None:
     check_operator(op, native, limit=1)
+
+
+@pytest.mark.parametrize("op", TRAINED, ids=named)
+def test_gradients_of_common_operator(op: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TARGETS, "cpu", lambda device: INTERPRETED)
+    assert check_gradients(op, torch.float32, 1, **CHECKED) == 1
 
 
 @pytest.mark.slow

@@ -1,15 +1,16 @@
-"""Random graphs, as kernels for GPUs, equal eager; the checker runs after every pass."""
+"""Random graphs, as kernels for GPUs, equal eager; the checker runs after every pass, and each
+access to memory is looked at."""
 
 from __future__ import annotations
 
 import pytest
-from gpu.interpreted.interpreter import INTERPRETED
+from gpu.interpreted.interpreter import CHECKED, INTERPRETED
 
 from tests.compiler.fuzz import difference
 
 
 def run(seeds: range, symbolic: bool = False) -> None:
-    found = {seed: text for seed in seeds if (text := difference(seed, symbolic, target=INTERPRETED))}
+    found = {seed: text for seed in seeds if (text := difference(seed, symbolic, target=INTERPRETED, **CHECKED))}
     assert not found, found
 
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+import gpu.interpreted.interpreter  # noqa: F401 - it mends Triton's
 from gpu.driver import StandIn
-from gpu.interpreted.interpreter import first_element
+from gpu.interpreted.bounds import pointer
 from gpu.simulated.images import image_for
 
 from onegraph.compiler import cuda
 from onegraph.compiler.triton.cubins import Built, Cubin, function_of
 from onegraph.compiler.triton.gpu import Gpu
 from onegraph.compiler.triton.sources import Source
-
-DTYPES = {"i1": "bool", "bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
-DTYPES |= {f"{sign}{bits}": f"{kind}{bits}" for sign, kind in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
 
 
 def install(driver: StandIn) -> None:
@@ -39,7 +36,7 @@ def cubin_of(source: Source, gpu: Gpu, driver: StandIn) -> Cubin:
 
     def compute(parameters: Any, grid: Any) -> None:
         given = [
-            first_element(parameters[place], getattr(torch, DTYPES[kind[1:]])) if kind[0] == "*" else parameters[place]
+            pointer(parameters[place], kind) if kind[0] == "*" else parameters[place]
             for place, kind in enumerate(kinds)
         ]
         function[grid[0], grid[1], grid[2]](*given, **source.constants)

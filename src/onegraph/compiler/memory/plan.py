@@ -225,14 +225,15 @@ class Planner:
 
     # ---- what the sanitizer is told ----------------------------------------------------------------------------------
 
-    def watched(self, kernel: Kernel) -> tuple[Watched, ...]:
+    def watched(self, kernel: Kernel, begins: Sequence[int]) -> tuple[Watched, ...]:
+        """The operands of a kernel that is given each from such a byte on."""
         if self.origins is None:
             return ()
         found = []
-        for name in operands(kernel):
+        for name, begin in zip(operands(kernel), begins, strict=True):
             type = self.table[name].type
             fresh = name not in self.born and name not in self.overwritten
-            found.append(Watched(name, self.integer(type.span * type.dtype.size), type.dtype.size, fresh))
+            found.append(Watched(name, self.integer(type.span * type.dtype.size - begin), type.dtype.size, fresh))
         return tuple(found)
 
     def origin(self, kernel: Kernel) -> str:
@@ -370,10 +371,11 @@ def _step(
                         p.left_out.add(step.name)
                         return
             names = operands(step)
-            pointers = tuple(map(p.pointer, names, begins.get(step.name, (0,) * len(names))))
+            begin = begins.get(step.name, (0,) * len(names))
+            pointers = tuple(map(p.pointer, names, begin))
             sizes = p.integers([Index.of(symbol) for symbol in size_symbols(step)])
             grid = p.integers(grids.get(step.name, ()))
-            told = p.watched(step), p.origin(step)
+            told = p.watched(step, begin), p.origin(step)
             p.steps.append(Launch(functions[step.name], pointers, sizes, True, *told, grid))
         case View(name, base, offset):
             shape, strides = p.layout(name)
