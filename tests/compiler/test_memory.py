@@ -30,8 +30,8 @@ def unary(name: str, source: str, target: str) -> str:
     return f"  kernel {name}(i0: 64):\n{body}"
 
 
-def planned(*steps: str, consumes: bool = False) -> str:
-    program = parse_program(HEAD + "".join(steps))
+def planned(*steps: str, consumes: bool = False, head: str = HEAD) -> str:
+    program = parse_program(head + "".join(steps))
     names = [kernel.name for kernel in program.kernels]
     numbers, infos = {n: k for k, n in enumerate(names)}, tuple(KernelInfo(n) for n in names)
     return format_plan(plan(program, numbers, infos, "cpu", consumes=consumes))
@@ -85,6 +85,14 @@ def test_a_view_keeps_its_memory_alive() -> None:
     assert lifetimes(program).leaving == {"a"}
     free = [line for line in text.splitlines() if "free" in line]
     assert text.index("aten.mul") < text.index(free[0])
+
+
+def test_memory_elsewhere_serves_no_kernel() -> None:
+    steps = "  a = extern aten.mm.default(x, x)\n  b = extern aten.mm.default(a, a)\n", unary("k0", "x", "c")
+    end = "  return b, c\n"
+    assert "k0(s0, s1)" in planned(*steps, end)
+    text = planned(*steps, end, head=HEAD.replace("a: f32[8, 8] stride (8, 1)", "a: f32[8, 8] stride (8, 1) on cuda:0"))
+    assert "k0(s0, s3)" in text and text.count("with cuda:0") == 2 and text.count("alloc") == 1
 
 
 def test_what_only_kernels_touch_lives_in_one_workspace() -> None:
@@ -159,6 +167,8 @@ def test_a_library_writes_large_results_into_memory_of_ours() -> None:
     text = format_plan(plan(parse_program(LARGE + steps), {}, (), "cpu"))
     assert "aten.mm.out(s0, s0, out=s1)" in text
     assert "aten.mm.default(s1, s0)" in text  # which gives rows in order, and is asked for columns
+    elsewhere = LARGE.replace("stride (1024, 1)", "stride (1024, 1) on cuda:0")
+    assert ".out" not in format_plan(plan(parse_program(elsewhere + steps), {}, (), "cpu"))
 
 
 def test_what_a_library_wrote_into_our_memory_is_right() -> None:

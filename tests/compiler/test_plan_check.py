@@ -111,6 +111,20 @@ def test_memory_that_was_given_back_is_not_used() -> None:
         check_plan(program, freed, functions)
 
 
+def test_memory_elsewhere_is_found() -> None:
+    text = HEAD.replace("  kernel k1", "  b = extern aten.relu.default(a)\n  kernel k1", 1)
+    program, steps, functions = planned(text.replace("store b @", "store c @").replace("load b @", "load c @"))
+    check_plan(program, steps, functions)
+    for name, found in (("x", "k0 is given x"), ("a", "k0 is given a"), ("b", "")):
+        buffers = tuple(replace(each, device="cuda:0" if each.name == name else "") for each in program.buffers)
+        elsewhere = replace(program, buffers=buffers)
+        if not found:
+            check_plan(elsewhere, steps, functions)
+            continue
+        with pytest.raises(InvalidPlan, match=f"{found}, which lies on cuda:0"):
+            check_plan(elsewhere, steps, functions)
+
+
 def rows_into_a_batch(a: torch.Tensor) -> torch.Tensor:
     a = a * 1
     for i in range(1, 5):

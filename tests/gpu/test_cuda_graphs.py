@@ -7,6 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -149,6 +150,10 @@ PLAIN: dict[str, tuple[ExecPlan, str]] = {
     "a number of the data": (
         plan_of(extern("aten._local_scalar_dense.default", Slot(0), out=Register(1)), Return((Register(1),))),
         "aten._local_scalar_dense.default gives a number that is in the device's memory",
+    ),
+    "tensors of another device": (
+        number([replace(extern("aten.relu.default", Slot(0), out=Slot(2)), device="meta")]),
+        "aten.relu.default makes or takes tensors on meta",
     ),
     "a part of an input": (
         plan_of(ViewOf(1, 0, (1,), (1,), 0), Return((Slot(1),))),

@@ -17,6 +17,7 @@ program(x, ids, n):
   buffer m: f32[s] stride (1)
   buffer z: f32[8, s] stride (1, 8)
   buffer q: f32[8, s] stride (1, 8)
+  buffer c: f32[8, s] stride (1, 8) on cuda:1
   kernel k0(i0: s) vector r0 by 8:
     local keep: f32[8]
     t0: i64 = load ids @ i0
@@ -39,6 +40,7 @@ program(x, ids, n):
   z = view y offset 0
   q, None, = extern aten.foo.default(z, [1, index(s * 2)], 0.5, alpha=-1, dtype=dtype('float32'), other=None)
   None = ordered extern aten.bar.default(q)
+  c = extern aten._to_copy.default(q, device=device('cuda:1'))
   (k) = extern aten._local_scalar_dense.default(m)
   None = extern onegraph.is_expected(index(k), index(s), '<=')
   kernel k1(i0: 8, i1: 9) vector i0 by 4 across i1:
@@ -75,6 +77,13 @@ def test_kernels_alone() -> None:
         ("t7: f32 = max over t6", "t7: f32 = max over t6, t6", "max with 2 operands"),
         ("z = view y offset 0", "z = view z offset 0", "z is read before it is written"),
         ("return q", "return nothing, q", "the output nothing is never written"),
+        ("buffer m: f32[s] stride (1)", "buffer m: f32[s] stride (1) on cpu", "k0 uses m, which lies on cpu"),
+        (
+            "buffer x: f32[s, 8] stride (8, 1)",
+            "buffer x: f32[s, 8] stride (8, 1) on cpu",
+            "k0 uses x, which lies on cpu",
+        ),
+        ("z: f32[8, s] stride (1, 8)", "z: f32[8, s] stride (1, 8) on cpu", "z lies elsewhere than its base"),
     ],
 )
 def test_the_checker_names_what_is_wrong(line: str, instead: str, message: str | None) -> None:

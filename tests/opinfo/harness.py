@@ -1,9 +1,8 @@
 """Compiles the samples of torch's operator database and compares with eager.
 
 What eager itself does not repeat is not compared: eager also runs on memory that was filled with zeros and with ones
-before, and elements in which the two differ are nobody's promise. (That is done in a dispatch mode, in which some complex
-operators of torch, as `linalg.pinv`, give wrong results: they are not compared with.) Random operators start from the same
-seed.
+before, and elements in which the two differ are nobody's promise. (Results are compared with neither: that is done in a
+dispatch mode, in which torch's `linalg.pinv` of complex numbers is wrong.) Random operators start from the same seed.
 A result in a 16-bit type may also be what eager computes in float32: kernels round once, at the end.
 A sample whose result depends on data breaks the graph; it must equal eager through the public way.
 """

@@ -22,7 +22,7 @@ from onegraph.ir.plan import ExecPlan, ExternCall, Register, Return, Slot
 OWN_CALLS = frozenset(
     {
         "aten.empty_strided.default", "aten._local_scalar_dense.default", "aten.alias.default",
-        "aten._neg_view.default", EXPECTED, PHILOX_STATE, ADDRESS,
+        "aten._neg_view.default", "aten.fill.Tensor", "aten.view.default", EXPECTED, PHILOX_STATE, ADDRESS,
     }
 )  # fmt: skip
 

@@ -23,9 +23,10 @@ TARGETS: dict[str, Callable[[torch.device], Target | None]] = {"cpu": lambda dev
 
 
 def target_of(module: GraphModule) -> Target | None:
-    """What a captured graph is compiled for: the device that its values are on.
+    """What a captured graph is compiled for: the device that its values are on, of several the first but the CPU.
 
-    None if there is no target for it, or if they are on several.
+    What lies on others is left to torch's operators. None if there is no target for the device.
     """
-    device, *others = devices_of(module) or [torch.device("cpu")]
-    return None if others or device.type not in TARGETS else TARGETS[device.type](device)
+    found = devices_of(module) or [torch.device("cpu")]
+    device = next((device for device in found if device.type != "cpu"), found[0])
+    return TARGETS[device.type](device) if device.type in TARGETS else None

@@ -159,11 +159,13 @@ Block = tuple[Statement, ...]
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory of a tensor. `constant`: it is there before the call and never written."""
+    """Memory of a tensor. `constant`: it is there before the call and never written. `device` is where it lies, if not
+    where kernels run: no kernel touches it."""
 
     name: str
     type: TensorType
     constant: bool = False
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)

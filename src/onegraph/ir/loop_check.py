@@ -24,6 +24,7 @@ from onegraph.ir.loop import (
     Program,
     Store,
     Value,
+    View,
     reads,
     writes,
 )
@@ -50,7 +51,11 @@ def check_program(program: Program) -> None:
         for name in writes(step):
             _require(name in table, f"{name} is not a buffer of the program")
             defined.add(name)
+        if isinstance(step, View):
+            _require(table[step.name].device == table[step.base].device, f"{step.name} lies elsewhere than its base")
         if isinstance(step, Kernel):
+            for name in (*reads(step), *writes(step)):
+                _require(not table[name].device, f"{step.name} uses {name}, which lies on {table[name].device}")
             _require(step.name not in names, f"two kernels are called {step.name}")
             names.add(step.name)
             check_kernel(step, dtypes, ranks)

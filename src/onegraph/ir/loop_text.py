@@ -57,7 +57,8 @@ def format_program(program: Program) -> str:
         for buffer in program.buffers:
             shape, strides = (", ".join(map(str, x)) for x in (buffer.type.shape, buffer.type.strides))
             constant = " constant" if buffer.constant else ""
-            out.line(f"buffer {buffer.name}: {buffer.type.dtype}[{shape}] stride ({strides}){constant}")
+            place = f" on {buffer.device}" if buffer.device else ""
+            out.line(f"buffer {buffer.name}: {buffer.type.dtype}[{shape}] stride ({strides}){constant}{place}")
         for step in program.steps:
             _print_step(out, step)
         out.line(f"return {', '.join(_output(item) for item in program.outputs)}".rstrip())
@@ -200,9 +201,9 @@ def parse_program(text: str) -> Program:
     for line in lines.block(lines.indentation):
         if found := re.fullmatch(r"size (\w+) = (\w+)\[(\d+)\]", line):
             sizes.append(SizeOf(found[1], found[2], int(found[3])))
-        elif found := re.fullmatch(r"buffer (\w+): (\w+)\[(.*)\] stride \((.*)\)( constant)?", line):
+        elif found := re.fullmatch(r"buffer (\w+): (\w+)\[(.*)\] stride \((.*?)\)( constant)?(?: on (\S+))?", line):
             type = TensorType(dtype_named(found[2]), _indices(found[3], symbols), _indices(found[4], symbols))
-            buffers.append(Buffer(found[1], type, bool(found[5])))
+            buffers.append(Buffer(found[1], type, bool(found[5]), found[6] or ""))
         elif line.startswith("return"):
             outputs = tuple(_parse_output(item, symbols) for item in _split(line.removeprefix("return")))
         else:

@@ -147,7 +147,8 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class ExternCall:
-    """`moved` and `flops` are the bytes and the operations of arithmetic of one call; 0 if they are not known."""
+    """`moved` and `flops` are the bytes and the operations of arithmetic of one call; 0 if they are not known. `device`
+    is another one than that of the plan's kernels that it makes or takes tensors of."""
 
     operator: str
     args: tuple[PlanArgument, ...]
@@ -157,6 +158,7 @@ class ExternCall:
     several: bool = False
     moved: int = 0
     flops: int = 0
+    device: str = ""
 
     @property
     def inference(self) -> bool:

@@ -69,7 +69,8 @@ def _step(plan: ExecPlan, step: PlanStep) -> str:
             return f"{plan.kernels[kernel].name}{grid}({', '.join(arguments)})" + ("" if parallel else "  one thread")
         case ExternCall(operator, args, kwargs, outputs):
             arguments = [*map(_argument, args), *(f"{name}={_argument(value)}" for name, value in kwargs)]
-            return f"{_listed(outputs)} = {operator}({', '.join(arguments)})"
+            place = f" with {step.device}" if step.device else ""
+            return f"{_listed(outputs)} = {operator}({', '.join(arguments)}){place}"
         case Free(slots, for_good, ours):
             verb = "retire" if ours else "release" if for_good else "free"
             return f"{verb} {', '.join(f's{slot}' for slot in slots)}"

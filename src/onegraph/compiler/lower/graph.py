@@ -29,6 +29,7 @@ from onegraph.compiler.kernels import is_ordered
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
 from onegraph.compiler.lower.arguments import Fraction, dtype_of, index_of, specialized, storage_of, tensor_type
+from onegraph.compiler.lower.elsewhere import brought, why_elsewhere, with_numbers
 from onegraph.compiler.lower.left import Left, announce, cost_left, reason_left
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.refused import is_refused, minds_determinism
@@ -61,7 +62,7 @@ class Lowered:
 
 
 def lower_graph(module: GraphModule, cx: Context, device: str, machine: Machine) -> Lowered:
-    """Lower every node. An operator without a lowering, or with tensors off the device, becomes a library call."""
+    """Lower every node. An operator without a lowering, or with tensors elsewhere, becomes a library call."""
     g = Lowerer(cx, device, machine)
     values: dict[Node, Any] = {}
     inputs: list[str | Symbol] = []
@@ -110,7 +111,7 @@ def _placeholder(g: Lowerer, node: Node, inputs: list[str | Symbol], sizes: dict
         symbol = index.symbol or Symbol(f"unused{len(inputs)}")
         inputs.append(symbol)
         return index
-    name = g.buffer(tensor_type(value), name=f"arg{len(inputs)}")
+    name = g.buffer(tensor_type(value), name=f"arg{len(inputs)}", device=g.elsewhere(value))
     for dim, size in enumerate(g.buffers[name].type.shape):
         if size.symbol is not None:
             sizes.setdefault(size.symbol.name, SizeOf(size.symbol.name, name, dim))
@@ -144,29 +145,31 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
         case torch.SymFloat() as number:
             value = number.node.value
             if node.target is torch.ops.aten._local_scalar_dense.default:
-                g.taken[value] = _on_device(g, node.all_input_nodes[0], values)
+                tensor = node.all_input_nodes[0]
+                g.taken[value] = brought(g, values[tensor], tensor.meta["val"])
             else:  # computed once, and not for each element that it is used for
                 g.taken[value] = g.pointwise((), F64, lambda cell: cell.fraction(Fraction(number, g.taken)))
             return Fraction(number, g.taken)
-    args = [_argument(arg, values) for arg in node.args]
-    kwargs = {name: _argument(arg, values) for name, arg in node.kwargs.items()}
-    if node.target not in POINTWISE and node.target not in FRACTIONAL:
-        args, kwargs = [specialized(arg) for arg in args], {name: specialized(arg) for name, arg in kwargs.items()}
     lowering = _lowering_of(g, node.target)
     reason = ""
     if lowering is not None:
-        reason = "an element type is not native" if not _is_native(node, g.device) else ""
+        reason = why_elsewhere(g, node)
+        reason = reason or ("" if _is_native(node) else "an element type is not native")
         reason = "it refuses this element type" if is_refused(node) else reason
         reason = "algorithms are to be deterministic" if minds_determinism(node) else reason
         reason = "the option skipped_lowerings names it" if is_disabled(node.target, g.cx.config) else reason
-        before = len(g.steps)
-        result = NotImplemented if reason else lowering(g, *args, **kwargs)
-        if result is not NotImplemented:
-            if g.machine.runs_in_order or not _run_in_order(g.steps[before:]):
+        if not reason:
+            args, kwargs = _arguments(node, with_numbers(g, node, values))
+            before = len(g.steps)
+            result = lowering(g, *args, **kwargs)
+            if result is NotImplemented:
+                reason = "its lowering does not cover this use"
+            elif g.machine.runs_in_order or not _run_in_order(g.steps[before:]):
                 return result
-            reason = "its loop runs in order"
-            del g.steps[before:]
-        reason = reason or "its lowering does not cover this use"
+            else:
+                reason = "its loop runs in order"
+                del g.steps[before:]
+    args, kwargs = _arguments(node, values)
     g.left.append(Left(str(node.target), reason or reason_left(node.target), *cost_left(node)))
     if is_random(node.target):
         args = [_in_its_order(g, arg, value) for arg, value in zip(node.args, args, strict=True)]
@@ -174,7 +177,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if births:
         return g.sized(births, results)
     inputs = (arg.meta.get("val") for arg in node.all_input_nodes)
-    if any(isinstance(value, torch.Tensor) and _is_negated(value) for value in inputs):
+    if any(isinstance(value, torch.Tensor) and not g.elsewhere(value) and _is_negated(value) for value in inputs):
         return results  # the operator was given the elements themselves, and its result holds such
     return _elements(g, results, node.meta["val"])
 
@@ -187,14 +190,13 @@ def _lowering_of(g: Lowerer, target: Any) -> Lowering | None:
     return found
 
 
-def _on_device(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
-    """The tensor in memory that kernels read: one of another device is copied, and nobody waits for its number."""
-    fake, place = node.meta["val"], torch.device(g.device)
-    if fake.device == place:
-        return values[node]
-    with fake.fake_mode:
-        copied = torch.empty_like(fake, device=place)
-    return g.extern("aten._to_copy.default", [values[node]], {"device": place}, copied)
+def _arguments(node: Node, values: Mapping[Node, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """What a call is given. Lowerings take some numbers that change; for others they are what they are at present."""
+    args = [_argument(arg, values) for arg in node.args]
+    kwargs = {name: _argument(arg, values) for name, arg in node.kwargs.items()}
+    if node.target in POINTWISE or node.target in FRACTIONAL:
+        return args, kwargs
+    return [specialized(arg) for arg in args], {name: specialized(arg) for name, arg in kwargs.items()}
 
 
 def is_disabled(target: Any, config: Config) -> bool:
@@ -207,9 +209,9 @@ def is_disabled(target: Any, config: Config) -> bool:
 def _elements(g: Lowerer, memory: Any, fake: Any) -> Any:
     """What a tensor holds whose memory may hold the negative of it (`torch._neg_view`): kernels read memory.
 
-    Operators with several results give no such tensors.
+    Operators with several results give no such tensors. Those of other devices only operators look at.
     """
-    if not isinstance(fake, torch.Tensor) or not _is_negated(fake):
+    if not isinstance(fake, torch.Tensor) or not _is_negated(fake) or g.elsewhere(fake):
         return memory
     return g.pointwise(
         memory.shape, tensor_type(fake).dtype, lambda cell: -cell.load(memory), tensor_type(fake).strides
@@ -227,12 +229,11 @@ def _in_its_order(g: Lowerer, arg: Any, value: Any) -> Any:
     return value
 
 
-def _is_native(node: Node, device: str) -> bool:
-    """Whether kernels of the device can compute with all tensors of the node."""
-    place = torch.device(device)
+def _is_native(node: Node) -> bool:
+    """Whether kernels can compute with all tensors of the node, where these are on their device."""
     values = [node.meta["val"], *(arg.meta["val"] for arg in node.all_input_nodes)]
     return all(
-        item.layout is torch.strided and item.device == place and dtype_of(item.dtype).is_native
+        item.layout is torch.strided and dtype_of(item.dtype).is_native
         for value in values
         for item in (value if isinstance(value, (tuple, list)) else (value,))
         if isinstance(item, torch.Tensor)
@@ -277,7 +278,7 @@ def _output(g: Lowerer, item: Any, values: Mapping[Node, Any], storages: dict[st
         return value
     if not isinstance(value, View):
         raise NotImplementedError(f"an output of the graph is neither a tensor nor an integer: {item!r}")
-    if _is_negated(item.meta["val"]):
+    if _is_negated(item.meta["val"]) and not g.elsewhere(item.meta["val"]):
         return _negated(g, value, item.meta["val"])
     origin = _origin(item)
     fake, whole = item.meta["val"], origin.meta["val"]

@@ -47,6 +47,7 @@ class Lowerer:
     def __init__(self, cx: Context, device: str, machine: Machine) -> None:
         self.cx = cx
         self.device = device
+        self.place = torch.device(device)
         self.machine = machine
         self.node: Node  # the one that is being lowered
         self.buffers: dict[str, Buffer] = {}
@@ -56,6 +57,7 @@ class Lowerer:
         self.left: list[Left] = []
         self.origins: dict[str, str] = {}  # of each buffer: the operator, and the line that asks for it
         self.taken: dict[Float, View] = {}
+        self.brought: dict[View, View] = {}  # of numbers in tensors elsewhere: where kernels read them
         self.sizes: list[SizeOf] = []  # those of results of library calls
         self.checked: set[Condition] = set()
         self._drawn: tuple[int, str, Index, Index] | None = None  # the call that draws, its result, and its arguments
@@ -151,19 +153,24 @@ class Lowerer:
         """A kernel of any form."""
         self.steps.append(Kernel(f"k_{name}", axes, body.block()))
 
-    def buffer(self, type: TensorType, constant: bool = False, name: str | None = None) -> str:
-        """A new buffer."""
+    def buffer(self, type: TensorType, constant: bool = False, name: str | None = None, device: str = "") -> str:
+        """A new buffer, on another device than that of kernels if one is named."""
         name = name or f"b{len(self.buffers)}"
-        self.buffers[name] = Buffer(name, type, constant)
+        self.buffers[name] = Buffer(name, type, constant, device)
         where = self.node.meta.get("location")
         self.origins[name] = f"{self.node.target}" + (f" at {where}" if where is not None else "")
         return name
 
     def constant(self, tensor: torch.Tensor) -> View:
         """A tensor that is part of the program."""
-        name = self.buffer(tensor_type(tensor), constant=True, name=f"const{len(self.constants)}")
+        name = f"const{len(self.constants)}"
+        self.buffer(tensor_type(tensor), constant=True, name=name, device=self.elsewhere(tensor))
         self.constants[name] = tensor.detach()
         return self.whole(name)
+
+    def elsewhere(self, tensor: torch.Tensor) -> str:
+        """The device of a tensor; empty if kernels run there."""
+        return "" if tensor.device == self.place else str(tensor.device)
 
     def whole(self, buffer: str) -> View:
         """The buffer as a tensor."""
@@ -234,7 +241,7 @@ class Lowerer:
         for place in {birth.result for birth in births}:
             given = views[place].buffer
             if self.buffers[given].type.rank > 1:
-                name = self.buffer(self.buffers[given].type)
+                name = self.buffer(self.buffers[given].type, device=self.buffers[given].device)
                 self.steps.append(Extern("aten.alias.default", (BufferArgument(given),), (), (name,)))
                 self._bases[name] = given
                 views[place] = self.whole(name)
@@ -249,7 +256,9 @@ class Lowerer:
                 self.steps.append(Extern(EXPECTED, (condition.left, condition.right, condition.op), (), (None,)))
 
     def _result_of_library(self, value: Any) -> View | None:
-        return self.whole(self.buffer(tensor_type(value))) if isinstance(value, torch.Tensor) else None
+        if not isinstance(value, torch.Tensor):
+            return None
+        return self.whole(self.buffer(tensor_type(value), device=self.elsewhere(value)))
 
     def made(self, recipe: Recipe, tensors: Sequence[Any]) -> Any:
         """What a recipe makes of constants."""
@@ -284,7 +293,7 @@ class Lowerer:
 
     def view(self, base: str, type: TensorType, offset: Index) -> str:
         """A buffer of this type in the memory of another one, `offset` elements behind its start."""
-        name = self.buffer(type)
+        name = self.buffer(type, device=self.buffers[base].device)
         self.steps.append(loop.View(name, base, offset))
         self._bases[name] = base
         return name

@@ -66,13 +66,15 @@ class InvalidPlan(InvalidProgram):
 class Memory:
     """A block of memory: `size` in bytes; None if a library made it, which answers for it.
 
-    `may_be` are the blocks that it is, or is part of, if the library has returned an operand.
+    `may_be` are the blocks that it is, or is part of, if the library has returned an operand. `device` is where it
+    lies, if not where kernels run.
     """
 
     number: int
     size: Index | None
     may_be: frozenset[int]
     foreign: bool = False
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +178,16 @@ class _Checker:
     def enter(self, slot: int, name: str) -> None:
         """A tensor of the caller's is where guards, or the program, have found it."""
         type = self.table[name].type
-        place = self.memory(type.span * type.dtype.size, foreign=True)
+        place = self.memory(type.span * type.dtype.size, foreign=True, device=self.table[name].device)
         self.slots[slot] = self.places[name] = place
         self.tensors[slot] = type
         self.buffers_of[slot] = name
 
-    def memory(self, size: Index | None, may_be: frozenset[int] = frozenset(), foreign: bool = False) -> Place:
+    def memory(
+        self, size: Index | None, may_be: frozenset[int] = frozenset(), foreign: bool = False, device: str = ""
+    ) -> Place:
         self.memories += 1
-        memory = Memory(self.memories, size, may_be | {self.memories}, foreign)
+        memory = Memory(self.memories, size, may_be | {self.memories}, foreign, device)
         return Place(memory, ZERO, size if size is not None else ZERO)
 
     def computed(self, op: str, a: Int, b: Int) -> Index:
@@ -241,6 +245,8 @@ class _Checker:
         slot, type = self.slots.get(pointer.slot), self.table[name].type
         self.require(slot is not None, f"{kernel.name} is given an empty slot for {name}")
         assert slot is not None
+        where = slot.memory.device or self.table[name].device
+        self.require(not where, f"{kernel.name} is given {name}, which lies on {where}")
         begin = slot.begin + pointer.offset
         end = begin + type.span * type.dtype.size
         size = slot.memory.size
@@ -326,6 +332,7 @@ class _Checker:
                 (have.shape, have.dtype) == (type.shape, type.dtype), f"{extern.operator} fills another tensor"
             )
             self.require(type.span == have.span, f"{extern.operator} fills a tensor of other strides")
+            self.require(slot.memory.device == self.table[name].device, f"{extern.operator} fills memory elsewhere")
             for operand in reads(extern):
                 self.require(not slot.meets(self.places[operand]), f"{extern.operator} reads what it fills, {operand}")
             self.write(extern.operator, name, slot)
@@ -341,7 +348,9 @@ class _Checker:
                 assert isinstance(target, Slot)
                 self.results[target.number] = name_
                 type = self.table[name_].type
-                place = replace(self.memory(None, may_be), end=type.span * type.dtype.size)
+                place = replace(
+                    self.memory(None, may_be, device=self.table[name_].device), end=type.span * type.dtype.size
+                )
                 self.slots[target.number] = self.places[name_] = place
                 self.tensors[target.number] = type
 

@@ -12,13 +12,15 @@ from onegraph.ir.loop import Program, View, reads, writes
 class Lifetimes:
     """`root` is the buffer whose memory each buffer is; `last` the last step that uses each, itself or through views.
 
-    Buffers in `foreign` belong to the caller or outlive the call; those in `leaving` are results of the call.
+    Buffers in `foreign` belong to the caller or outlive the call; those in `leaving` are results of the call. Buffers
+    `elsewhere` lie on other devices than that of the kernels.
     """
 
     root: Mapping[str, str]
     last: Mapping[str, int]
     foreign: frozenset[str]
     leaving: frozenset[str]
+    elsewhere: frozenset[str]
 
     def ends_at(self, buffer: str, step: int) -> bool:
         """Whether the memory of the buffer is free for other use after this step."""
@@ -37,4 +39,5 @@ def lifetimes(program: Program) -> Lifetimes:
     foreign = {item for item in program.inputs if isinstance(item, str)}
     foreign |= {buffer.name for buffer in program.buffers if buffer.constant}
     leaving = {root[item] for item in program.outputs if isinstance(item, str)}
-    return Lifetimes(root, last, frozenset(foreign), frozenset(leaving))
+    elsewhere = frozenset(buffer.name for buffer in program.buffers if buffer.device)
+    return Lifetimes(root, last, frozenset(foreign), frozenset(leaving), elsewhere)

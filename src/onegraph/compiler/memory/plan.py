@@ -153,7 +153,11 @@ class Planner:
         if step.operator not in OUT_VARIANTS or not isinstance(output, str):
             return False
         buffer = self.table[output]
-        return size_of(buffer) >= LARGE and buffer.type.strides == contiguous_strides(buffer.type.shape)
+        return (
+            not buffer.device
+            and size_of(buffer) >= LARGE
+            and buffer.type.strides == contiguous_strides(buffer.type.shape)
+        )
 
     def is_free_after(self, buffer: str) -> bool:
         """Whether this step is the last to use the buffer, whose memory is nobody else's."""
@@ -384,6 +388,7 @@ def _step(
             values = tuple(p.argument(value) for value in args)
             named = tuple((name, p.argument(value)) for name, value in kwargs)
             cost = library_bytes(step, p.table), library_flops(step, p.table)
+            where = next((p.table[each].device for each in (*writes(step), *reads(step)) if p.table[each].device), "")
             if p.takes_memory(step):
                 (name,) = writes(step)
                 p.allocate(name)
@@ -392,5 +397,5 @@ def _step(
                 return
             targets = tuple(map(p.target, outputs))
             expected = tuple(p.expected(output) for output in outputs)
-            p.steps.append(ExternCall(operator, values, named, targets, expected, several, *cost))
+            p.steps.append(ExternCall(operator, values, named, targets, expected, several, *cost, where))
             p.read_sizes(writes(step))

@@ -90,7 +90,7 @@ def owned_after(step: Step, owned: set[str], lives: Lifetimes) -> set[str]:
         return owned | set(writes(step))
     if isinstance(step, Extern):
         if step.operator in FRESH_RESULTS:
-            return owned | set(writes(step))
+            return owned | {*writes(step)} - lives.elsewhere
         return owned - {lives.root[name] for name in reads(step)}
     return owned
 

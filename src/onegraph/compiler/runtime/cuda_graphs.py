@@ -210,6 +210,8 @@ def unsuitable(plan: ExecPlan, device: torch.device) -> str | None:
         if isinstance(step, Alloc) and torch.device(step.device).type != device.type:
             return f"it makes tensors on {step.device}"
         if isinstance(step, ExternCall):
+            if step.device:
+                return f"{step.operator} makes or takes tensors on {step.device}"
             if any(isinstance(target, Register) for target in step.outputs):
                 return f"{step.operator} gives a number that is in the device's memory"
             if step.communicates:

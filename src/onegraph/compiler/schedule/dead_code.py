@@ -34,7 +34,7 @@ from onegraph.ir.loop import (
 )
 
 # Library calls that do nothing but give their result. Others stay: they may draw random numbers, or raise.
-WITHOUT_EFFECT = ("aten.empty",)
+WITHOUT_EFFECT = ("aten.empty", "aten.fill.Tensor")
 
 
 def remove_dead_code(program: Program, cx: Context) -> Program:

@@ -1,0 +1,154 @@
+"""Kernels for programs with tensors of several devices: what is a kernel, what is called, and what is captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from gpu.driver import StandIn
+from gpu.simulated import kernels
+from gpu.simulated.compare import on_cuda
+from gpu.simulated.on_mixed import Halves
+from torch import Tensor
+
+import onegraph
+from onegraph.base.events import LaunchedOneByOne, MemoryPlanned, OperatorFellBack
+from onegraph.compile import EVENTS
+from onegraph.ir.plan import ExecPlan, ExternCall, Launch
+
+
+@pytest.fixture(scope="module")
+def any_driver() -> StandIn:
+    driver = StandIn()
+    kernels.install(driver)
+    return driver
+
+
+@pytest.fixture
+def driver(any_driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    monkeypatch.setenv("ONEGRAPH_CUDA_DRIVER", any_driver.path)
+    onegraph.reset()
+    any_driver.set(devices=2, capability=90, shared=232448, any_memory=1, quiet=0)
+    any_driver.forget()
+    yield any_driver
+    complaints = any_driver.complaints()
+    any_driver.forget()
+    assert not complaints
+
+
+@contextmanager
+def told(*kinds: type) -> Iterator[list[Any]]:
+    """The events of these kinds that are emitted meanwhile."""
+    found: list[Any] = []
+    stop = EVENTS.subscribe(lambda event: found.append(event) if isinstance(event, kinds) else None)
+    yield found
+    stop()
+
+
+def planned(function: Callable[..., Any], *inputs: Any, **settings: Any) -> list[ExecPlan]:
+    """The plans of a compiled call, whose results are eager's."""
+    compiled = onegraph.compile(function, fullgraph=True, **settings)
+    with told(MemoryPlanned) as found:
+        for _ in range(2):
+            torch.testing.assert_close(compiled(*inputs), function(*inputs))
+    return [event.plan for event in found]
+
+
+def calls(plan: ExecPlan) -> list[tuple[str, str]]:
+    return [(s.operator.split(".")[1], s.device) for s in plan.steps if isinstance(s, ExternCall)]
+
+
+def launches(plan: ExecPlan) -> int:
+    return sum(isinstance(step, Launch) for step in plan.steps)
+
+
+def test_a_number_on_the_processor_joins_a_kernel(driver: StandIn) -> None:
+    x = on_cuda(3, 4)
+    (plan,) = planned(lambda x, y: (x * y).sin() * y + 1, x, torch.tensor(1.5))
+    assert launches(plan) == 1 and calls(plan) == [("empty_strided", ""), ("fill", "cpu")]
+    (plan,) = planned(lambda x: (x * torch.tensor(1.5)).sin(), x)
+    assert launches(plan) == 1 and not calls(plan)
+
+
+def test_a_number_is_read_when_the_call_is_made(driver: StandIn) -> None:
+    x, factor = on_cuda(3, 4), torch.tensor(2.0)
+    compiled = onegraph.compile(lambda x, factor: (x * factor).cos())
+    for number in (2.0, -3.5, float("inf"), 1e-30):
+        factor.fill_(number)
+        torch.testing.assert_close(compiled(x, factor), (x * factor).cos(), equal_nan=True)
+
+
+def test_numbers_of_every_type(driver: StandIn) -> None:
+    numbers: list[Any] = [(1 << 62) + 1, -7, True, 0.1, 3]
+    dtypes = [torch.int64, torch.int32, torch.bool, torch.float64, torch.uint8]
+    for number, dtype in zip(numbers, dtypes, strict=True):
+        for other in (torch.float32, torch.float16, torch.int64):
+            x = (on_cuda(40) * 3).to(other)
+            (plan,) = planned(
+                lambda x, y: (x * y, x > y, torch.where(x > 0, y, x)), x, torch.tensor(number, dtype=dtype)
+            )
+            assert launches(plan) == 1
+
+
+def test_there_and_back(driver: StandIn) -> None:
+    (plan,) = planned(lambda x: ((x.cuda() + 1).relu().cpu() * 2).sum(0), torch.randn(3, 4))
+    assert launches(plan) == 1
+    assert calls(plan) == [(name, "cpu") for name in ("_to_copy", "_to_copy", "mul", "sum")]
+
+
+def test_why_operators_are_called(driver: StandIn) -> None:
+    with told(OperatorFellBack) as found:
+        planned(lambda x, y: (x.cpu() + 1, x[y] * 2, x.to("cuda:1") * 3), on_cuda(3), torch.tensor([1, 0]))
+    assert [(each.operator, each.reason) for each in found] == [
+        ("aten._to_copy.default", "its result lies on cpu"),
+        ("aten.add.Tensor", "its result lies on cpu"),
+        ("aten.index.Tensor", "it takes a tensor on cpu"),
+        ("aten._to_copy.default", "its result lies on cuda:1"),
+        ("aten.mul.Tensor", "its result lies on cuda:1"),
+    ]
+
+
+def test_steps_of_a_model_in_two_memories(driver: StandIn) -> None:
+    def steps(forward: Callable[[Tensor], Any], model: Halves) -> list[Tensor]:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses = []
+        for seed in range(3):
+            torch.manual_seed(seed)
+            at = torch.randint(0, 20, (6,))
+            found, penalty = forward(at)
+            loss = found[:, 0].sum() + penalty.cpu()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return [*losses, *model.parameters()]
+
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = Halves("cpu")
+        results.append(steps(onegraph.compile(model, fullgraph=True) if compiled else model, model))
+    torch.testing.assert_close(*results)
+    assert len(driver.launches()) >= 6
+
+
+def test_why_such_graphs_are_not_captured(driver: StandIn) -> None:
+    x, y = on_cuda(4), torch.randn(4)
+    for function, inputs, why in [
+        (lambda x: x.sin().cpu(), (x,), "aten._to_copy.default makes or takes tensors on cpu"),
+        (lambda x: x.sin() + torch.arange(4).cuda(), (x,), "aten.arange.default makes or takes tensors on cpu"),
+        (lambda x, y: x.sin() + y.cuda(), (x, y), "aten._to_copy.default makes or takes tensors on cpu"),
+        (lambda x, y: x.sin() * y, (x, torch.tensor(2.0)), "aten.fill.Tensor makes or takes tensors on cpu"),
+        (lambda x: x.sin()[torch.tensor([1, 0])], (x,), "aten.index.Tensor makes or takes tensors on cpu"),
+        (lambda x: x.to("cuda:1").sin(), (x,), "aten._to_copy.default makes or takes tensors on cuda:1"),
+        (lambda x, y: (x.sin(), y), (x, y), None),
+        (lambda x: x.sin() * torch.tensor(2.0), (x,), None),
+    ]:
+        compiled = onegraph.compile(function, mode="reduce-overhead", dynamic=False)
+        with told(LaunchedOneByOne) as found:
+            for _ in range(3):
+                torch.testing.assert_close(compiled(*inputs), function(*inputs))
+        assert [each.reason for each in found] == ([] if why is None else [why])
