@@ -44,6 +44,7 @@ def test_a_second_process_compiles_nothing(child: Callable[..., Any]) -> None:
     first, second = child(), child()
     assert not first["complaints"] and not second["complaints"] and not first["triton"] and not second["triton"]
     assert first["plans"] == [False, False] and second["plans"] == [True, True]
+    assert first["plans with tables"] == [False] and second["plans with tables"] == [True]
     assert len(first["compiled"]) == 2 and second["compiled"] == []
     assert first["launches"] == second["launches"] and len(second["launches"]) == 2
 

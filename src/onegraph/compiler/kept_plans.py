@@ -63,7 +63,7 @@ class KeptPlan:
         """
         nodes = dict(enumerate(module.graph.nodes))
         try:
-            constants = {name: _tensor(each, module, nodes) for name, each in self.constants}
+            constants = {name: _tensor(each, module, nodes, device) for name, each in self.constants}
             recipes = {name: nodes[number].target for name, number in self.recipes}
         except (KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise ValueError("no such constants, or no such recipes") from error
@@ -156,8 +156,8 @@ def _kept(tensor: torch.Tensor, module: GraphModule) -> OfGraph | Table:
     for number, node in enumerate(module.graph.nodes):
         if node.op == "get_attr" and _is_same(attribute(module, str(node.target)), tensor):
             return OfGraph(number)
-    if tensor.nbytes > LARGEST_TABLE or not tensor.is_contiguous() or tensor.device.type != "cpu":
-        raise Undescribed("a table that is large, or lies elsewhere, or not in the order of its elements")
+    if tensor.nbytes > LARGEST_TABLE or not tensor.is_contiguous():
+        raise Undescribed("a table that is large, or not in the order of its elements")
     return Table.of(tensor)
 
 
@@ -167,9 +167,10 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return layouts[0] == layouts[1]
 
 
-def _tensor(kept: OfGraph | Table, module: GraphModule, nodes: Mapping[int, Node]) -> torch.Tensor:
+def _tensor(kept: OfGraph | Table, module: GraphModule, nodes: Mapping[int, Node], device: str) -> torch.Tensor:
+    """The constant; one that a lowering has made is read by kernels, and lies where these run."""
     if isinstance(kept, OfGraph):
         return attribute(module, str(nodes[kept.node].target)).detach()
     if min(kept.shape, default=0) < 0:
         raise ValueError("a table has no such shape")
-    return kept.tensor()
+    return kept.tensor().to(device)

@@ -14,6 +14,7 @@ from gpu import simulated
 simulated.install()
 
 import torch  # noqa: E402  # behind the devices
+import torch.nn.functional as F  # noqa: E402
 from gpu.driver import StandIn  # noqa: E402
 from gpu.simulated.images import image_for  # noqa: E402
 
@@ -49,11 +50,16 @@ def main() -> None:
     EVENTS.subscribe(note)
     y = onegraph.compile(lambda x: torch.dropout(torch.softmax(x.view(-1, 4) * 2, 1).sin(), 0.1, True))(x)
     y.sum().backward()
+    plans, made = [is_found for stage, is_found in searched if stage == "plan"], [*COMPILED]
+    launches = [launch.kernel for launch in driver.launches()]
+    searched.clear()
+    onegraph.compile(lambda x: F.interpolate(x, size=(9, 4), mode="bicubic"))(torch.ones(1, 2, 6, 7, device=device))
     found = {
-        "compiled": COMPILED,
-        "launches": [launch.kernel for launch in driver.launches()],
+        "compiled": made,
+        "launches": launches,
         "triton": "triton" in sys.modules,
-        "plans": [is_found for stage, is_found in searched if stage == "plan"],
+        "plans": plans,
+        "plans with tables": [is_found for stage, is_found in searched if stage == "plan"],
         "complaints": driver.complaints(),
     }
     print(json.dumps(found))

@@ -112,6 +112,13 @@ def test_numbers_of_the_cpu_and_sizes_that_change(driver: StandIn) -> None:
         torch.testing.assert_close(compiled(x, factor), (x * factor).sum(1))
 
 
+def test_tables_that_a_lowering_makes_lie_on_the_device(driver: StandIn) -> None:
+    for device in ("cuda:0", "cuda:1"):
+        x = torch.randn(2, 3, 6, 7, device=device)
+        assert launched(driver, lambda x: F.interpolate(x, size=(9, 4), mode="bicubic"), x)
+        assert launched(driver, lambda x: F.interpolate(x, size=(9, 4), mode="bilinear", antialias=True), x)
+
+
 def test_the_second_device(driver: StandIn) -> None:
     x = torch.randn(64, device="cuda:1")
     launched(driver, lambda x: x.sin() + 1, x)

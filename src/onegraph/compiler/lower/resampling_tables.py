@@ -79,7 +79,8 @@ def _resampled(g: Lowerer, x: View, rank: int, tables: Sequence[Table | None]) -
     dtype = result.dtype.compute
     first = x.rank - rank
     views: list[Any] = [
-        None if t is None else tuple(None if part is None else g.constant(part) for part in t) for t in tables
+        None if t is None else tuple(None if part is None else g.constant(part.to(g.place)) for part in t)
+        for t in tables
     ]
     counts = [1 if t is None else len(t[0]) for t in tables]
 
