@@ -69,8 +69,17 @@ def test_a_number_on_the_processor_joins_a_kernel(driver: StandIn) -> None:
     x = on_cuda(3, 4)
     (plan,) = planned(lambda x, y: (x * y).sin() * y + 1, x, torch.tensor(1.5))
     assert launches(plan) == 1 and calls(plan) == [("empty_strided", ""), ("fill", "cpu")]
-    (plan,) = planned(lambda x: (x * torch.tensor(1.5)).sin(), x)
-    assert launches(plan) == 1 and not calls(plan)
+
+
+def test_constants_are_there_before_the_first_call(driver: StandIn) -> None:
+    x = on_cuda(3, 4)
+
+    def function(x: Tensor) -> Any:
+        table = torch.tensor([0.5, 1.5, 2.5]).cuda()
+        return (x * torch.tensor(1.5)).sin(), x[[2, 0]] * 2, x[:, torch.tensor([1, 3])], table, table[1:]
+
+    (plan,) = planned(function, x)
+    assert launches(plan) and not calls(plan)
 
 
 def test_a_number_is_read_when_the_call_is_made(driver: StandIn) -> None:
@@ -142,10 +151,10 @@ def test_why_such_graphs_are_not_captured(driver: StandIn) -> None:
         (lambda x: x.sin() + torch.arange(4).cuda(), (x,), "aten.arange.default makes or takes tensors on cpu"),
         (lambda x, y: x.sin() + y.cuda(), (x, y), "aten._to_copy.default makes or takes tensors on cpu"),
         (lambda x, y: x.sin() * y, (x, torch.tensor(2.0)), "aten.fill.Tensor makes or takes tensors on cpu"),
-        (lambda x: x.sin()[torch.tensor([1, 0])], (x,), "aten.index.Tensor makes or takes tensors on cpu"),
+        (lambda x, y: x.sin()[y], (x, torch.tensor([1, 0])), "aten.index.Tensor makes or takes tensors on cpu"),
         (lambda x: x.to("cuda:1").sin(), (x,), "aten._to_copy.default makes or takes tensors on cuda:1"),
         (lambda x, y: (x.sin(), y), (x, y), None),
-        (lambda x: x.sin() * torch.tensor(2.0), (x,), None),
+        (lambda x: x.sin()[[3, 1]] * torch.tensor(2.0) + torch.tensor([1.5, 3.0]).cuda(), (x,), None),
     ]:
         compiled = onegraph.compile(function, mode="reduce-overhead", dynamic=False)
         with told(LaunchedOneByOne) as found:

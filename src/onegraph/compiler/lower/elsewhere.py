@@ -2,7 +2,7 @@
 
 Zero-dimensional tensors of the CPU are numbers to operators of any device. Kernels read them from memory of their own
 device, which is filled with the number, as eager's kernels are given it: that waits for nothing on the device, as a
-copy would.
+copy would. Constants are there before the first call.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from onegraph.ir.types import TensorType
 from onegraph.torchlib.graph import tensors_in
 
 
-def why_elsewhere(g: Lowerer, node: Node) -> str:
-    """Why kernels cannot compute a node for where its tensors lie; empty if they can."""
+def why_elsewhere(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> str:
+    """Why kernels cannot compute a node for where its tensors lie; empty if they can, `with_brought` tensors."""
     for value in tensors_in(node.meta["val"]):
         if g.elsewhere(value):
             return f"its result lies on {value.device}"
     for argument in node.all_input_nodes:
         for value in tensors_in(argument.meta["val"]):
-            if g.elsewhere(value) and not is_number(value):
+            if g.elsewhere(value) and not is_number(value) and not is_constant(g, values[argument]):
                 return f"it takes a tensor on {value.device}"
     return ""
 
@@ -39,8 +39,12 @@ def is_number(value: torch.Tensor) -> bool:
     return value.device.type == "cpu" and value.dim() == 0 and value.layout is torch.strided
 
 
-def with_numbers(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Mapping[Node, Any]:
-    """The values, of those that the node takes numbers as kernels read them."""
+def is_constant(g: Lowerer, value: Any) -> bool:
+    return isinstance(value, View) and value.buffer in g.constants
+
+
+def with_brought(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Mapping[Node, Any]:
+    """The values, of those that the node takes what lies elsewhere as kernels read it."""
     found = {}
     for argument in node.all_input_nodes:
         fake = argument.meta["val"]
@@ -50,16 +54,18 @@ def with_numbers(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Mapping[
 
 
 def brought(g: Lowerer, value: View, fake: torch.Tensor) -> View:
-    """The number in a tensor of one element as kernels read it."""
+    """The number in a tensor of one element, or a constant, as kernels read it."""
     if not g.elsewhere(fake):
         return value
     if value not in g.brought:
         dtype = dtype_of(fake.dtype)
-        if value.buffer in g.constants:
+        if not is_constant(g, value):
+            g.brought[value] = filled(g, value, TensorType(dtype, (), ()))
+        elif is_number(fake):
             number = g.constants[value.buffer].item()
             g.brought[value] = g.pointwise((), dtype, lambda cell: cell.literal(number, dtype))
         else:
-            g.brought[value] = filled(g, value, TensorType(dtype, (), ()))
+            g.brought[value] = g.constant(g.constants[value.buffer].to(g.place))
     return g.brought[value]
 
 

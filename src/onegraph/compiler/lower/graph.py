@@ -29,7 +29,7 @@ from onegraph.compiler.kernels import is_ordered
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
 from onegraph.compiler.lower.arguments import Fraction, dtype_of, index_of, specialized, storage_of, tensor_type
-from onegraph.compiler.lower.elsewhere import brought, why_elsewhere, with_numbers
+from onegraph.compiler.lower.elsewhere import brought, why_elsewhere, with_brought
 from onegraph.compiler.lower.left import Left, announce, cost_left, reason_left
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.refused import is_refused, minds_determinism
@@ -153,13 +153,13 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     lowering = _lowering_of(g, node.target)
     reason = ""
     if lowering is not None:
-        reason = why_elsewhere(g, node)
+        reason = why_elsewhere(g, node, values)
         reason = reason or ("" if _is_native(node) else "an element type is not native")
         reason = "it refuses this element type" if is_refused(node) else reason
         reason = "algorithms are to be deterministic" if minds_determinism(node) else reason
         reason = "the option skipped_lowerings names it" if is_disabled(node.target, g.cx.config) else reason
         if not reason:
-            args, kwargs = _arguments(node, with_numbers(g, node, values))
+            args, kwargs = _arguments(node, with_brought(g, node, values))
             before = len(g.steps)
             result = lowering(g, *args, **kwargs)
             if result is NotImplemented:

@@ -57,7 +57,7 @@ class Lowerer:
         self.left: list[Left] = []
         self.origins: dict[str, str] = {}  # of each buffer: the operator, and the line that asks for it
         self.taken: dict[Float, View] = {}
-        self.brought: dict[View, View] = {}  # of numbers in tensors elsewhere: where kernels read them
+        self.brought: dict[View, View] = {}  # of numbers and constants elsewhere: where kernels read them
         self.sizes: list[SizeOf] = []  # those of results of library calls
         self.checked: set[Condition] = set()
         self._drawn: tuple[int, str, Index, Index] | None = None  # the call that draws, its result, and its arguments
