@@ -73,6 +73,10 @@ class RandomGraph:
         except (RuntimeError, IndexError, NotImplementedError, ValueError) as error:
             raise Unfit(str(error)) from None
 
+    def together(self, x: Tensor, y: Tensor, where: float) -> tuple[Tensor, Tensor]:
+        """The operands of a step, where it can be done."""
+        return x, y
+
     def function(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Where a rounding may decide (comparisons, positions), only what is the same in every bit is looked at."""
         values = list(inputs)
@@ -81,7 +85,7 @@ class RandomGraph:
         for family, which, operand, keep in self.choices:
             at = len(values) - 1 if keep < 0.7 else int(keep * 997) % len(values)
             other = int(operand * 997) % len(values)
-            x, y = values[at], values[other]
+            x, y = self.together(values[at], values[other], operand)
             keeps = exact[at]
             if family < 0.2:
                 result, keeps = _binary(x, y, which), keeps and exact[other] and x.dtype not in SHORT

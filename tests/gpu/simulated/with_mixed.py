@@ -18,6 +18,23 @@ import onegraph
 from onegraph.base.events import LaunchedOneByOne, MemoryPlanned, OperatorFellBack
 from onegraph.compile import EVENTS
 from onegraph.ir.plan import ExecPlan, ExternCall, Launch
+from tests.compiler.fuzz import is_as_good
+from tests.compiler.random_graphs import SHORT, RandomGraph, Unfit
+
+DEVICES = ("cpu", "cuda:0", "cuda:0", "cuda:1")
+
+
+class MixedGraph(RandomGraph):
+    """A random graph, of which each input and each step is on some device."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.inputs = [x.to(self.random.choice(DEVICES)) for x in self.inputs]
+
+    def together(self, x: Tensor, y: Tensor, where: float) -> tuple[Tensor, Tensor]:
+        device = DEVICES[int(where * 9973) % len(DEVICES)]
+        stays = y.dim() == 0 and y.is_cpu and where < 0.5  # a number to any device
+        return x.to(device), y if stays else y.to(device)
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +159,38 @@ def test_steps_of_a_model_in_two_memories(driver: StandIn) -> None:
         results.append(steps(onegraph.compile(model, fullgraph=True) if compiled else model, model))
     torch.testing.assert_close(*results)
     assert len(driver.launches()) >= 6
+
+
+def check_random_graphs(seeds: range, symbolic: bool) -> None:
+    found = {}
+    for seed in seeds:
+        graph = MixedGraph(seed)
+        try:
+            expected = graph.expected()
+        except Unfit:
+            continue
+        tolerance = 0.1 if any(x.dtype in SHORT for x in (*graph.inputs, *expected)) else 2e-4
+        compiled = onegraph.compile(graph.function, dynamic=symbolic)
+        try:
+            results = compiled(*graph.inputs)
+            assert [x.device for x in results] == [x.device for x in expected]
+            torch.testing.assert_close(results, expected, equal_nan=True, rtol=tolerance, atol=tolerance)
+        except AssertionError as error:
+            if not is_as_good(graph, results, expected):
+                found[seed] = str(error)
+        onegraph.reset()
+    assert not found, found
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_random_graphs(symbolic: bool, driver: StandIn) -> None:
+    check_random_graphs(range(30), symbolic)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(1000, 2000, 100))
+def test_many_random_graphs(start: int, driver: StandIn) -> None:
+    check_random_graphs(range(start, start + 100), False)
 
 
 def test_why_such_graphs_are_not_captured(driver: StandIn) -> None:
