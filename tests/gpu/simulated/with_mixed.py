@@ -86,6 +86,8 @@ def test_a_number_on_the_processor_joins_a_kernel(driver: StandIn) -> None:
     x = on_cuda(3, 4)
     (plan,) = planned(lambda x, y: (x * y).sin() * y + 1, x, torch.tensor(1.5))
     assert launches(plan) == 1 and calls(plan) == [("empty_strided", ""), ("fill", "cpu")]
+    (plan,) = planned(lambda x, y, z: (x * y).sin() * z, x, torch.tensor(1.5), torch.tensor(2.5))
+    assert launches(plan) == 1 and calls(plan) == [("empty_strided", ""), ("fill", "cpu"), ("fill", "cpu")]
 
 
 def test_constants_are_there_before_the_first_call(driver: StandIn) -> None:
@@ -191,6 +193,23 @@ def test_random_graphs(symbolic: bool, driver: StandIn) -> None:
 @pytest.mark.parametrize("start", range(1000, 2000, 100))
 def test_many_random_graphs(start: int, driver: StandIn) -> None:
     check_random_graphs(range(start, start + 100), False)
+
+
+def test_steps_of_an_optimizer_that_counts_on_the_processor(driver: StandIn) -> None:
+    results = []
+    for is_compiled in (False, True):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)).cuda()
+        optimizer = torch.optim.AdamW(model.parameters(), capturable=False)
+        step = onegraph.compile(optimizer.step) if is_compiled else optimizer.step
+        driver.forget()
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.randn(3, 8, device="cuda")).square().sum().backward()
+            step()
+        results.append([*model.parameters(), *(state["step"] for state in optimizer.state.values())])
+    torch.testing.assert_close(*results)
+    assert all(count.is_cpu for count in results[1][4:]) and len(driver.launches()) == 12
 
 
 def test_why_such_graphs_are_not_captured(driver: StandIn) -> None:

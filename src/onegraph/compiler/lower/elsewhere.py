@@ -71,7 +71,9 @@ def brought(g: Lowerer, value: View, fake: torch.Tensor) -> View:
 
 def filled(g: Lowerer, number: View, type: TensorType) -> View:
     """A tensor of this type without dimensions on the device of the kernels, which holds the number."""
-    memory, name = g.empty(g.buffer(type)).buffer, g.buffer(type)
+    if type not in g.blank:  # it only says what is to be filled: the operator gives memory of its own
+        g.blank[type] = g.empty(g.buffer(type)).buffer
+    memory, name = g.blank[type], g.buffer(type)
     given = g.tensor(number)
     if number.rank:
         single = g.buffer(type, device=g.buffers[given].device)

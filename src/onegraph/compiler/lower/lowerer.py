@@ -58,6 +58,7 @@ class Lowerer:
         self.origins: dict[str, str] = {}  # of each buffer: the operator, and the line that asks for it
         self.taken: dict[Float, View] = {}
         self.brought: dict[View, View] = {}  # of numbers and constants elsewhere: where kernels read them
+        self.blank: dict[TensorType, str] = {}  # tensors whose elements nobody looks at
         self.sizes: list[SizeOf] = []  # those of results of library calls
         self.checked: set[Condition] = set()
         self._drawn: tuple[int, str, Index, Index] | None = None  # the call that draws, its result, and its arguments
