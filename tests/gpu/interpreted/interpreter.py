@@ -191,9 +191,9 @@ MACHINE = replace(machine_of(H100), runs_in_order=True, drawing_threads=0)
 INTERPRETED = Target("cpu", MACHINE, no_library, schedule(MACHINE), build, launcher)
 
 
-def native(graph: FunctionalGraph) -> tuple[Any, tuple[str, ...]]:
-    """The graph as `opinfo.harness` asks for it."""
-    found = compile_graph(graph.module, Context(Config(**CHECKED)), INTERPRETED)
+def native(graph: FunctionalGraph, **options: Any) -> tuple[Any, tuple[str, ...]]:
+    """The graph as `opinfo.harness` asks for it, compiled with these options, too."""
+    found = compile_graph(graph.module, Context(Config(**{**CHECKED, **options})), INTERPRETED)
     return found, found.fallbacks
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,7 +41,8 @@ def test_gradients_of_common_operator(op: Any, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", CHOSEN, ids=named)
 def test_common_operator_with_symbolic_sizes(op: Any) -> None:
-    check_operator(op, native, limit=1, symbolic=True)
+    """Nothing says which sizes are equal, so accesses are not proven here, but looked at."""
+    check_operator(op, partial(native, verify=False), limit=1, symbolic=True)
 
 
 @pytest.mark.slow

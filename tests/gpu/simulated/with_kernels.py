@@ -159,6 +159,17 @@ def test_a_training_step_over_parts_of_one_tensor(driver: StandIn) -> None:
     torch.testing.assert_close(trained(onegraph.compile(function)), trained(function))
 
 
+def test_operands_without_elements(driver: StandIn) -> None:
+    def function(x: Tensor) -> Any:
+        return F.pad(x, (1, 1, 1, 1)), torch.cat([x, x + 1, torch.ones(2, 3, device="cuda")]) * 2
+
+    assert launched(driver, function, torch.randn(0, 3, device="cuda"))
+    compiled = onegraph.compile(function, dynamic=True)
+    for rows in (4, 0, 2):
+        x = torch.randn(rows, 3, device="cuda")
+        torch.testing.assert_close(compiled(x), function(x))
+
+
 def test_results_without_elements_lie_on_the_device(driver: StandIn) -> None:
     for device in ("cuda", "cuda:1"):
         assert launched(driver, lambda x: (x * 2, x.sum(0)), torch.randn(0, 3, device=device))

@@ -231,8 +231,8 @@ bool is_memory(uint64_t begin, uint64_t size)
             return true;
         }
     }
-    unsigned char in_core;
-    return settings.any_memory && mincore((void *)(uintptr_t)(begin & ~4095ull), 1, &in_core) == 0;
+    unsigned char in_core; /* tensors without elements have no memory, and kernels that are given them read nothing */
+    return settings.any_memory && (begin == 0 || mincore((void *)(uintptr_t)(begin & ~4095ull), 1, &in_core) == 0);
 }
 
 CUresult cuMemAlloc(CUdeviceptr *address, size_t size)
