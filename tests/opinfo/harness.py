@@ -24,14 +24,15 @@ import onegraph
 from onegraph.autograd.graphs import FunctionalGraph, functional_graph
 from onegraph.autograd.runtime import bind
 from onegraph.base.context import Context
-from onegraph.base.errors import CompileError
+from onegraph.base.errors import UNEXPECTED, CompileError
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode
 
 Layout = Callable[[torch.Tensor], torch.Tensor]
 Backend = Callable[[FunctionalGraph], tuple[Callable[..., Any], tuple[str, ...]]]
 
-# What PyTorch's C++ says when an operator that is made of others looks at values, or needs a size as a number.
-READS_DATA = ("data is not allocated yet", "Cannot call numel() on tensor with symbolic sizes")
+# What PyTorch's C++ says when an operator that is made of others looks at values, or needs a size as a number; and what
+# a graph says that was made for another size that the data tell: its call runs as it was written.
+READS_DATA = ("data is not allocated yet", "Cannot call numel() on tensor with symbolic sizes", UNEXPECTED)
 
 SEED = 42  # what the database itself seeds its random operators with
 
