@@ -57,6 +57,7 @@ class BeforeCuda(importlib.abc.MetaPathFinder):
         native._has_cuda, native._cudart = True, SimpleNamespace()
         native._CudaDeviceProperties = Properties
         native._CudaStreamBase, native._CudaEventBase = bases(native)
+        native._MemPool = pools(native)
         native._CUDAGraph, native._graph_pool_handle = type("_CUDAGraph", (), {}), None  # there are none
 
 
@@ -98,6 +99,23 @@ def bases(native: Any) -> tuple[type, type]:
     return CudaStreamBase, CudaEventBase
 
 
+def pools(native: Any) -> type:
+    """The native class below `torch.cuda.MemPool`."""
+
+    class MemPool:
+        def __init__(self, *options: Any) -> None:
+            self.number = native._cuda_makePool()
+
+        @property
+        def id(self) -> int:
+            return self.number
+
+        def __del__(self) -> None:
+            native._cuda_dropPool(self.number)
+
+    return MemPool
+
+
 def install() -> Any:
     """Import torch, with the devices. Gives the function that takes the log of what ran on which stream: it is told
     whether to go on with it."""
@@ -112,6 +130,18 @@ def install() -> Any:
     torch.cuda.default_generators = tuple(torch._C.Generator(f"cuda:{n}") for n in range(len(devices)))
     torch.UntypedStorage.clone = cloned  # of a build without CUDA, they cannot be made on a device by themselves
     return finder.take_log
+
+
+def link(driver: Any) -> None:
+    """Streams and memory of the simulated devices are those that the driver knows."""
+    devices = ctypes.CDLL(str(built()))
+    for setter, answer in [
+        (devices.make_streams, driver.lib.stand_in_stream),
+        (driver.torch.stand_in_ask_stream, devices.current_stream),
+        (driver.lib.stand_in_ask_memory, devices.has_memory),
+    ]:
+        setter.argtypes, setter.restype = [ctypes.c_void_p], None
+        setter(ctypes.cast(answer, ctypes.c_void_p))
 
 
 def cloned(storage: Any) -> Any:

@@ -13,7 +13,7 @@ from gpu.simulated import kernels
 
 DRIVER = StandIn()
 kernels.install(DRIVER)
-DRIVER.set(devices=2, capability=90, shared=232448, any_memory=1, quiet=0)
+DRIVER.set(devices=2, capability=90, shared=232448, quiet=0)
 os.environ["ONEGRAPH_CUDA_DRIVER"] = DRIVER.path
 
 

@@ -68,6 +68,43 @@ static PyObject *set_stream(PyObject *, PyObject *args, PyObject *kwargs)
     Py_RETURN_NONE;
 }
 
+static std::map<long, std::shared_ptr<Pool>> pools;
+
+static PyObject *make_pool(PyObject *, PyObject *)
+{
+    static long last = 0;
+    pools[++last] = std::make_shared<Pool>();
+    return PyLong_FromLong(last);
+}
+
+static PyObject *drop_pool(PyObject *, PyObject *id)
+{
+    std::shared_ptr<Pool> dropped = pools.at(PyLong_AsLong(id));
+    pools.erase(PyLong_AsLong(id));
+    dropped->is_gone = true;
+    for (auto &[size, data] : dropped->free) {
+        device_memory.forget(data.get());
+    }
+    dropped->free.clear();
+    Py_RETURN_NONE;
+}
+
+static PyObject *enter_pool(PyObject *, PyObject *args)
+{
+    long index, id;
+    if (!PyArg_ParseTuple(args, "ll", &index, &id)) {
+        return NULL;
+    }
+    pool = pools.at(id);
+    Py_RETURN_NONE;
+}
+
+static PyObject *leave_pool(PyObject *, PyObject *)
+{
+    pool = nullptr;
+    Py_RETURN_NONE;
+}
+
 static PyObject *take_log(PyObject *, PyObject *on)
 {
     std::lock_guard<std::mutex> lock(log_lock);
@@ -96,9 +133,30 @@ static PyMethodDef functions[] = {
     {"_cuda_getDefaultStream", get_default_stream, METH_O, NULL},
     {"_cuda_setStream", (PyCFunction)(void (*)(void))set_stream, METH_VARARGS | METH_KEYWORDS, NULL},
     {"_cuda_isCurrentStreamCapturing", say_no, METH_NOARGS, NULL},
+    {"_cuda_makePool", make_pool, METH_NOARGS, NULL},
+    {"_cuda_dropPool", drop_pool, METH_O, NULL},
+    {"_cuda_beginAllocateToPool", enter_pool, METH_VARARGS, NULL},
+    {"_cuda_beginAllocateCurrentThreadToPool", enter_pool, METH_VARARGS, NULL},
+    {"_cuda_endAllocateToPool", leave_pool, METH_VARARGS, NULL},
+    {"_cuda_releasePool", leave_pool, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyMethodDef log_function = {"take_log", take_log, METH_O, NULL};
+
+// What a driver that launches kernels here asks, and is asked for.
+extern "C" {
+__attribute__((visibility("default"))) void make_streams(uint64_t (*make)(int)) { make_stream = make; }
+
+__attribute__((visibility("default"))) void *current_stream(int32_t index)
+{
+    return (void *)(intptr_t)current.streams[index];
+}
+
+__attribute__((visibility("default"))) int has_memory(uint64_t begin, uint64_t size)
+{
+    return device_memory.has((const void *)(uintptr_t)begin, size);
+}
+}
 
 // Called while torch is imported, before torch.cuda is: the function that takes the log, or NULL with an exception.
 extern "C" __attribute__((visibility("default"))) PyObject *install(PyObject *torch_C)

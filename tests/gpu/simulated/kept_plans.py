@@ -37,7 +37,8 @@ def compiled(source: Source, gpu: Gpu) -> Cubin:
 def main() -> None:
     cubins.compiled = compiled
     driver = StandIn()
-    driver.set(devices=2, capability=90, shared=232448, any_memory=1)
+    simulated.link(driver)
+    driver.set(devices=2, capability=90, shared=232448)
     os.environ["ONEGRAPH_CUDA_DRIVER"] = driver.path
     searched: list[tuple[str, bool]] = []
     device, begin = sys.argv[1], int(sys.argv[2])

@@ -6,17 +6,21 @@ Triton's compiler, whose code nobody here can run, is exchanged: a cubin is a fe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 import gpu.interpreted.interpreter  # noqa: F401 - it mends Triton's
 from gpu.driver import StandIn
 from gpu.interpreted.bounds import pointer
+from gpu.simulated import link
 from gpu.simulated.images import image_for
 
 from onegraph.compiler import cuda
 from onegraph.compiler.triton.cubins import Built, Cubin, function_of
 from onegraph.compiler.triton.gpu import Gpu
 from onegraph.compiler.triton.sources import Source
+
+INTERPRETER = Lock()  #: it knows of one grid at a time
 
 
 def install(driver: StandIn) -> None:
@@ -26,8 +30,7 @@ def install(driver: StandIn) -> None:
         return [Built(source, cubin_of(source, gpu, driver)) for source in sources]
 
     cuda.compile_sources = compile_sources
-    stream = driver.stream()
-    cuda.aside = lambda device: driver.using(stream)
+    link(driver)
 
 
 def cubin_of(source: Source, gpu: Gpu, driver: StandIn) -> Cubin:
@@ -39,7 +42,8 @@ def cubin_of(source: Source, gpu: Gpu, driver: StandIn) -> Cubin:
             pointer(parameters[place], kind) if kind[0] == "*" else parameters[place]
             for place, kind in enumerate(kinds)
         ]
-        function[grid[0], grid[1], grid[2]](*given, **source.constants)
+        with INTERPRETER:
+            function[grid[0], grid[1], grid[2]](*given, **source.constants)
 
     driver.bind(source.name, compute)
     return image_for(source, gpu)

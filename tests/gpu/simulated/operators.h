@@ -4,17 +4,37 @@
 
 #include "draws.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 constexpr const char *DIFFERENT = "Expected all tensors to be on the same device, but found at least two devices, ";
 
 static void drop_storage(void *held) { delete (Storage *)held; }
 
-// The memory of a storage as that of another device; it lives as long as the new one does.
-static Storage seen_from(const Storage &storage, Device device, Allocator *allocator)
+// The memory of a storage as that of the CPU; it lives as long as the new one does.
+static Storage seen_from_cpu(const Storage &storage)
 {
-    DataPtr data(const_cast<void *>(storage.data()), new Storage(storage), &drop_storage, device);
-    return Storage(Storage::use_byte_size_t(), storage.nbytes(), std::move(data), allocator, true);
+    DataPtr data(const_cast<void *>(storage.data()), new Storage(storage), &drop_storage, kCPU);
+    return Storage(Storage::use_byte_size_t(), storage.nbytes(), std::move(data), GetAllocator(kCPU), true);
+}
+
+// What an operator of the CPU has made, as memory of the device.
+struct Made {
+    Storage storage;
+    const void *data;
+};
+
+static void drop_made(void *held)
+{
+    device_memory.forget(((Made *)held)->data);
+    delete (Made *)held;
+}
+
+static Storage made_on(Device device, const Storage &storage)
+{
+    device_memory.know(storage.data(), storage.nbytes());
+    DataPtr data(const_cast<void *>(storage.data()), new Made{storage, storage.data()}, &drop_made, device);
+    return Storage(Storage::use_byte_size_t(), storage.nbytes(), std::move(data), &device_memory, true);
 }
 
 static void copy_place(const TensorImpl *from, TensorImpl *to)
@@ -61,7 +81,7 @@ struct Exchange {
                 return other;
             }
         }
-        storages.emplace_back(given, seen_from(given, kCPU, GetAllocator(kCPU)));
+        storages.emplace_back(given, seen_from_cpu(given));
         return storages.back().second;
     }
     at::Tensor tensor(const at::Tensor &tensor)
@@ -134,7 +154,7 @@ struct Exchange {
                 return own;
             }
         }
-        storages.emplace_back(seen_from(from, *device, &device_memory), from);
+        storages.emplace_back(made_on(*device, from), from);
         return storages.back().first;
     }
     at::Tensor tensor_back(const at::Tensor &tensor)
@@ -170,7 +190,7 @@ struct Exchange {
     {
         for (auto &[own, other] : storages) {
             if (own.data() != other.data()) {
-                Storage held = seen_from(other, own.device(), &device_memory);
+                Storage held = made_on(own.device(), other);
                 own.set_data_ptr_noswap(std::move(held.mutable_data_ptr()));
             }
             if (own.nbytes() != other.nbytes()) {
@@ -204,9 +224,13 @@ static void run_on_cpu(const OperatorHandle &op, DispatchKeySet, torch::jit::Sta
         (*stack)[first + i] = exchange.to_cpu((*stack)[first + i]);
     }
     exchange.check_given();
+    bool takes_generator = false;
     for (size_t i = 0; exchange.device && i < arguments.size(); i++) {
-        if ((*stack)[first + i].isNone() && is_optional_generator(arguments[i].type())) {
-            (*stack)[first + i] = on_cpu(default_generator(exchange.device->index()));
+        if (is_optional_generator(arguments[i].type())) {
+            takes_generator = true;
+            if ((*stack)[first + i].isNone()) {
+                (*stack)[first + i] = on_cpu(default_generator(exchange.device->index()));
+            }
         }
     }
     DeviceIndex index = exchange.device ? exchange.device->index() : current.device;
@@ -214,7 +238,7 @@ static void run_on_cpu(const OperatorHandle &op, DispatchKeySet, torch::jit::Sta
     {
         impl::ExcludeDispatchKeyGuard below(autograd_dispatch_keyset_with_ADInplaceOrView | autocast_dispatch_keyset);
         std::optional<Drawing> drawing;
-        if (exchange.device && op.hasTag(at::Tag::nondeterministic_seeded)) {
+        if (exchange.device && !takes_generator && op.hasTag(at::Tag::nondeterministic_seeded)) {
             drawing.emplace(on_cpu(default_generator(exchange.device->index())));
         }
         op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack);
@@ -229,6 +253,18 @@ static void record_stream(const OperatorHandle &, DispatchKeySet, torch::jit::St
 {
     note("memory is used on stream ", (*stack)[1].toStream().id());
     stack->clear();
+}
+
+// All memory for kernels comes from here, or is given.
+static at::Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<ScalarType> dtype,
+                                std::optional<Layout>, std::optional<Device> device, std::optional<bool>)
+{
+    Guard guard;
+    Device before = guard.exchangeDevice(device.value_or(guard.getDevice()));
+    at::Tensor made = at::detail::empty_strided_generic(sizes, strides, &device_memory, DispatchKeySet(DispatchKey::CUDA),
+                                                        dtype.value_or(get_default_dtype_as_scalartype()));
+    guard.setDevice(before);
+    return made;
 }
 
 // Of torch for all devices, which ask for kernels of the kind of device below the dispatcher.
@@ -250,5 +286,6 @@ static void register_operators()
         add(name, fallback);
     }
     register_draws(add);
+    add("empty_strided", KernelFunction::makeFromUnboxedRuntimeFunction(&empty_strided));
     add("record_stream", KernelFunction::makeFromBoxedFunction<&record_stream>());
 }

@@ -8,8 +8,9 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/StringUtil.h>
+#include <map>
+#include <memory>
 #include <mutex>
-#include <set>
 
 using namespace c10;
 
@@ -39,6 +40,7 @@ struct Current {
 };
 static thread_local Current current;
 static std::atomic<StreamId> last_stream{0};
+static uint64_t (*make_stream)(int) = nullptr; // of a driver that launches kernels here, see `link`
 
 static DeviceIndex index_of(Device device) { return device.index() < 0 ? current.device : device.index(); }
 
@@ -73,7 +75,8 @@ struct Guard final : impl::NoOpDeviceGuardImpl<DeviceType::CUDA> {
     Stream getStreamFromGlobalPool(Device device, bool = false) const override { return getNewStream(device); }
     Stream getNewStream(Device device, int = 0) const override
     {
-        return Stream(Stream::UNSAFE, numbered(index_of(device)), ++last_stream);
+        StreamId id = make_stream != nullptr ? (StreamId)make_stream(index_of(device)) : ++last_stream;
+        return Stream(Stream::UNSAFE, numbered(index_of(device)), id);
     }
     Stream exchangeStream(Stream stream) const noexcept override
     {
@@ -103,29 +106,80 @@ struct Guard final : impl::NoOpDeviceGuardImpl<DeviceType::CUDA> {
 
 // ---- memory ----
 
-template <DeviceType type> struct Memory final : Allocator {
-    inline static std::mutex lock;
-    inline static std::set<const void *> known;
+// A pool of memory, from which what a thread allocates meanwhile is taken, and to which that goes back.
+struct Pool {
+    std::multimap<size_t, DataPtr> free; // by size
+    bool is_gone = false;
+};
+static thread_local std::shared_ptr<Pool> pool;
 
+template <DeviceType type> struct Memory final : Allocator {
+    struct Block {
+        DataPtr made;
+        size_t size;
+        std::shared_ptr<Pool> pool;
+    };
+    inline static std::mutex lock;
+    inline static std::multimap<uintptr_t, size_t> known;
+
+    static void know(const void *data, size_t size)
+    {
+        std::lock_guard<std::mutex> locked(lock);
+        known.emplace((uintptr_t)data, size);
+    }
+    static void forget(const void *data)
+    {
+        std::lock_guard<std::mutex> locked(lock);
+        known.erase(known.find((uintptr_t)data));
+    }
+    static DataPtr taken(size_t &size)
+    {
+        std::lock_guard<std::mutex> locked(lock);
+        auto found = pool != nullptr ? pool->free.lower_bound(size) : decltype(pool->free.begin()){};
+        if (pool == nullptr || found == pool->free.end()) {
+            return DataPtr();
+        }
+        size = found->first;
+        DataPtr made = std::move(found->second);
+        pool->free.erase(found);
+        return made;
+    }
     DataPtr allocate(size_t size) override
     {
-        DataPtr made = GetAllocator(kCPU)->allocate(size);
+        DataPtr made = taken(size);
+        if (made.get() == nullptr) {
+            made = GetAllocator(kCPU)->allocate(size);
+            know(made.get(), size);
+        }
         void *data = made.get();
-        std::lock_guard<std::mutex> locked(lock);
-        known.insert(data);
         Device device = type == kCPU ? Device(kCPU) : numbered(current.device);
-        return DataPtr(data, new DataPtr(std::move(made)), &release, device);
+        return DataPtr(data, new Block{std::move(made), size, pool}, &release, device);
     }
     static void release(void *held)
     {
-        std::lock_guard<std::mutex> locked(lock);
-        known.erase(((DataPtr *)held)->get());
-        delete (DataPtr *)held;
+        Block *block = (Block *)held;
+        if (block->pool != nullptr && !block->pool->is_gone && block->made.get() != nullptr) {
+            std::lock_guard<std::mutex> locked(lock);
+            block->pool->free.emplace(block->size, std::move(block->made)); // it stays the device's
+        } else {
+            forget(block->made.get());
+        }
+        delete block;
     }
-    static bool has(const void *data)
+    static bool has(const void *data, size_t size = 0)
     {
         std::lock_guard<std::mutex> locked(lock);
-        return known.count(data) != 0;
+        uintptr_t begin = (uintptr_t)data;
+        for (auto each = known.upper_bound(begin); each != known.begin();) {
+            --each;
+            if (begin + size <= each->first + each->second) {
+                return true;
+            }
+            if (begin - each->first > ((size_t)1 << 32)) {
+                break;
+            }
+        }
+        return false;
     }
     void copy_data(void *to, const void *from, size_t size) const override { default_copy_data(to, from, size); }
 };

@@ -223,8 +223,16 @@ int stand_in_unregister(uint64_t begin)
     return code;
 }
 
+static int (*ask_memory)(uint64_t, uint64_t);
+
+/* Somebody else knows the device's memory. */
+void stand_in_ask_memory(int (*has)(uint64_t, uint64_t)) { ask_memory = has; }
+
 bool is_memory(uint64_t begin, uint64_t size)
 {
+    if (ask_memory != NULL) {
+        return ask_memory(begin, size) != 0;
+    }
     for (Object *object = objects[MEMORY]; object != NULL; object = object->next) {
         Memory *memory = (Memory *)object;
         if (object->alive && memory->begin <= begin && begin + size <= memory->end) {
@@ -301,6 +309,19 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     *context = (CUcontext)*slot;
     pthread_mutex_unlock(&lock);
     return 0;
+}
+
+/* A stream of this device, for somebody who makes its streams. */
+uint64_t stand_in_stream(int device)
+{
+    CUcontext context;
+    cuInit(0);
+    cuDevicePrimaryCtxRetain(&context, 100 + device);
+    pthread_mutex_lock(&lock);
+    Stream *stream = make(STREAM, sizeof(Stream));
+    stream->context = (Context *)context;
+    pthread_mutex_unlock(&lock);
+    return (uintptr_t)stream;
 }
 
 CUresult cuCtxGetCurrent(CUcontext *context)

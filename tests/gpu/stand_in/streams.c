@@ -268,6 +268,7 @@ CUresult cuCtxSynchronize(void)
     }
     if (code == 0) {
         has_run(context, NULL, true);
+        record("synchronize");
     }
     pthread_mutex_unlock(&lock);
     return context == NULL ? INVALID_CONTEXT : code;
