@@ -10,7 +10,7 @@ typedef struct {
     size_t bytes; /* 0: nothing is copied */
 } StaticPlace;
 
-typedef struct {
+typedef struct CudaGraphObject {
     PyObject_HEAD
     CudaDriver *driver;
     CUcontext context;
@@ -18,8 +18,9 @@ typedef struct {
     CUgraphExec exec; /* NULL: nothing was captured */
     StaticPlace *places;
     Py_ssize_t n_places;
-    PyObject *keep;  /* what was captured launches, and its memory */
-    CUstream stream; /* of the last launch; another one does not wait for it, and would share the places */
+    PyObject *keep; /* what was captured launches, and its memory */
+    struct CudaGraphObject *beside; /* the one whose memory it shares: all of them run in order; NULL: it has its own */
+    CUstream stream; /* of the last launch in this memory; another one does not wait for it, and would share the places */
     bool launched;
 } CudaGraphObject;
 
@@ -128,7 +129,8 @@ static PyObject *graph_replay(CudaGraphObject *self, PyObject *const *tensors, P
         return NULL;
     }
     int status = 0;
-    if (self->launched && self->stream != stream) { /* which may be gone: all of them are waited for */
+    CudaGraphObject *last = self->beside != NULL ? self->beside : self;
+    if (last->launched && last->stream != stream) { /* which may be gone: all of them are waited for */
         status = failed(self, cuda_synchronize(self->driver), "changing the stream of a graph");
     }
     status = status < 0 ? status : fill_places(self, tensors, stream);
@@ -138,8 +140,8 @@ static PyObject *graph_replay(CudaGraphObject *self, PyObject *const *tensors, P
         code = self->driver->call.graph_launch(self->exec, stream);
         Py_END_ALLOW_THREADS
         status = failed(self, code, "launching a graph");
-        self->stream = stream;
-        self->launched = true;
+        last->stream = stream;
+        last->launched = true;
     }
     cuda_leave(self->driver, self->context, outer);
     return status < 0 ? NULL : Py_NewRef(Py_None);
@@ -185,11 +187,15 @@ static int read_places(CudaGraphObject *self, PyObject *places)
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"places", "driver", "device", NULL};
-    PyObject *places;
+    static char *names[] = {"places", "driver", "device", "beside", NULL};
+    PyObject *places, *beside = Py_None;
     const char *path = "libcuda.so.1";
     int device = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|si:CudaGraph", names, &PyTuple_Type, &places, &path, &device)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|siO:CudaGraph", names, &PyTuple_Type, &places, &path, &device, &beside)) {
+        return NULL;
+    }
+    if (beside != Py_None && (Py_TYPE(beside) != type || ((CudaGraphObject *)beside)->beside != NULL)) {
+        PyErr_SetString(PyExc_TypeError, "a graph shares the memory of one that has its own");
         return NULL;
     }
     CudaDriver *driver = cuda_driver(path);
@@ -199,6 +205,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->driver = driver;
         self->context = context;
         self->device = device;
+        self->beside = beside == Py_None ? NULL : (CudaGraphObject *)Py_NewRef(beside);
         if (read_places(self, places) < 0) {
             Py_CLEAR(self);
         }
@@ -209,6 +216,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int graph_traverse(CudaGraphObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->keep);
+    Py_VISIT(self->beside);
     return 0;
 }
 
@@ -216,6 +224,7 @@ static void graph_dealloc(CudaGraphObject *self)
 {
     PyObject_GC_UnTrack(self);
     destroy(self);
+    Py_XDECREF(self->beside);
     PyMem_Free(self->places);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }

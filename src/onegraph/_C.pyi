@@ -288,11 +288,16 @@ class CudaGraph:
     """What a function has torch's current stream do on a CUDA device, captured once and launched again as a whole.
 
     `places` has an address and a number of bytes for each input: they are copied there before each launch, unless they
-    are 0. RuntimeError in CUDA's words: something cannot be captured, or fails.
+    are 0. One that shares the memory of another, `beside`, is launched behind it, and it behind this one, on whatever
+    streams. RuntimeError in CUDA's words: something cannot be captured, or fails.
     """
 
     def __new__(
-        cls, places: tuple[tuple[int, int], ...], driver: str = "libcuda.so.1", device: int = 0
+        cls,
+        places: tuple[tuple[int, int], ...],
+        driver: str = "libcuda.so.1",
+        device: int = 0,
+        beside: CudaGraph | None = None,
     ) -> CudaGraph: ...
     def capture(self, function: Callable[[], R], keep: object, /) -> R:
         """Call the function, whose launches are kept in the place of being made; `keep` lives as long as they do."""

@@ -14,19 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onegraph import _C
-from onegraph.autograd.callable import beneath, compiled_alone, compiled_pair, pair_spec
-from onegraph.autograd.cuts import Cut, cut_at_buckets
-from onegraph.autograd.function import Backward, Pattern
+from onegraph.autograd.callable import beneath
 from onegraph.autograd.graphs import (
     FunctionalGraph,
-    GraphPair,
-    Program,
     functional_graph,
-    other_backward,
-    recorded_graphs,
 )
-from onegraph.autograd.kept_calls import KeptAlone, KeptEager, KeptInference, KeptPair
+from onegraph.autograd.kept_calls import KeptEager, KeptInference
 from onegraph.autograd.regions import with_regions
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.small import is_too_small
@@ -38,21 +31,17 @@ from onegraph.base.late import late_module
 from onegraph.base.pipeline import timed
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.examined import examined, note_graph
-from onegraph.capture.graph.memory import has_address
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.pipeline import alone
-from onegraph.compiler.target import Target
+from onegraph.compiler.target import Role, Target
 from onegraph.compiler.targets import target_of
-from onegraph.reloading import graph_bytes, note, note_entered, note_other, within_mode
-from onegraph.torchlib import private
-from onegraph.torchlib.announced import compiling
-from onegraph.torchlib.custom_function import applied_in
+from onegraph.pairs import fake_inputs, needs_gradients, overlapping, parameters_among, plan_gradients, recorded
+from onegraph.reloading import graph_bytes, note, note_entered, within_mode
 from onegraph.torchlib.data_sizes import NotKnown
 from onegraph.torchlib.graph import devices_of
 from onegraph.torchlib.kept_graphs import kept_nodes
-from onegraph.torchlib.private import set_grad_enabled
 from onegraph.torchlib.regions import OPERATORS
 from onegraph.torchlib.settings import CHOOSING_KERNELS
 from onegraph.torchlib.size_operations import is_doubtful, may_raise
@@ -62,11 +51,11 @@ from onegraph.torchlib.warned import ruled
 if TYPE_CHECKING:
     from onegraph.compiler.interpreted import interpreted
     from onegraph.compiler.library.quantize import quantize
-    from onegraph.compiler.runtime.cuda_graphs import unsuitable_call
+    from onegraph.compiler.runtime.cuda_graphs import unsuitable_parts
 else:  # for options, and to find a fault
     interpreted = late_module("onegraph.compiler.interpreted").interpreted
     quantize = late_module("onegraph.compiler.library.quantize").quantize
-    unsuitable_call = late_module("onegraph.compiler.runtime.cuda_graphs").unsuitable_call
+    unsuitable_parts = late_module("onegraph.compiler.runtime.cuda_graphs").unsuitable_parts
 
 GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]
 
@@ -76,7 +65,6 @@ COMPILER_FAILED = (
     'please report it. options={"raise_compiler_errors": True} raises it, with where it is from.'
 )
 MEASURED_HERE = "the error of its products in integers was measured for these weights"
-BACKWARD_IN_EAGER = "the backward pass of %s runs in eager: %s"
 
 
 def in_inference_mode(compile_graph: GraphCompiler) -> GraphCompiler:
@@ -157,15 +145,14 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
         if needs_gradients(module, examples):
             planned = plan_gradients(module, examples, cx)
             graphs = planned[1].modules() if planned is not None else []
-            refuse_capture(target, cx)
+            parts = ("forward", *["backward"] * len(graphs)) if len(graphs) > 1 else ("inference",)
         else:
             graph = functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module
-            graphs = [in_integers(target, graph, parameters_among(examples), examples, cx)]
-        for graph in graphs:
-            calls = lower_graph(graph, cx, target.device, target.machine).calls
-            if captures(target, cx) and not needs_gradients(module, examples):
-                for why in filter(None, map(unsuitable_call, calls)):
-                    cx.emit(ev.LaunchedOneByOne(cx.frame, why))
+            graphs, parts = [in_integers(target, graph, parameters_among(examples), examples, cx)], ("inference",)
+        calls = [lower_graph(graph, cx, target.device, target.machine).calls for graph in graphs]
+        if captures(target, cx):
+            for part, why in unsuitable_parts(zip(parts, calls, strict=False)):
+                cx.emit(ev.LaunchedOneByOne(cx.frame, why, part))
     except Exception as error:
         cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))
     return module.forward
@@ -214,7 +201,6 @@ def compiled_or_not(
         if needs_gradients(module, examples):
             if is_too_small(module, cx.config.smallest_recorded_graph):
                 return module.forward
-            refuse_capture(target, cx)
             make = partial(by_operators, cx) if target is None else partial(natively, target, cx)
             return recorded(module, examples, cx, make)
         if target is None:
@@ -243,7 +229,9 @@ def compiled_natively(
     parameters = parameters_among(examples)
     with timed(cx, "compile"), ruled("ignore"):
         module = in_integers(target, graph.module, parameters, examples, cx)
-        run = natively(target, cx, module, False, parameters, graph.spec.given_back(), is_alone=True)
+        given = graph.spec.given_back()
+        role = Role(fixed=parameters.union(given.values()))
+        run = natively(target, cx, module, False, parameters, given, role)
     note(cx, partial(KeptInference, graph.spec))
     if module is not graph.module and cx.made is not None:
         cx.made.whole, cx.made.why = None, MEASURED_HERE
@@ -253,12 +241,6 @@ def compiled_natively(
 def captures(target: Target | None, cx: Context) -> bool:
     """Whether graphs of the target are to begin by one call."""
     return target is not None and target.captured is not None and cx.config.cuda_graphs
-
-
-def refuse_capture(target: Target | None, cx: Context) -> None:
-    """Say of a graph that records gradients that it is launched kernel by kernel, where something else is asked for."""
-    if captures(target, cx):
-        cx.emit(ev.LaunchedOneByOne(cx.frame, "it records gradients"))
 
 
 def in_integers(
@@ -276,86 +258,6 @@ def evaluated(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
     return native_for(interpreted(CPU))(module, examples, cx)
 
 
-def plan_gradients(
-    module: torch.fx.GraphModule, examples: list[Any], cx: Context
-) -> tuple[Program, GraphPair | FunctionalGraph] | None:
-    """The graphs of a captured one that records gradients; None, and it is said why, if there are none."""
-    reason = unrecordable(cx)
-    if cx.config.quantize is not None:
-        cx.emit(ev.ProductsQuantized(cx.frame, cx.config.quantize, reason="it records gradients"))
-    program = Program(module, fake_inputs(module), overlapping(examples), parameters_among(examples))
-    if not reason:
-        try:
-            with timed(cx, "functionalize"):
-                return program, recorded_graphs(program, cx)
-        except CompileError as error:
-            reason = str(error)
-    cx.emit(ev.OperatorFellBack(cx.frame, "autograd", f"{reason}; the whole graph runs operator by operator"))
-    return None
-
-
-def recorded(
-    module: torch.fx.GraphModule, examples: list[Any], cx: Context, make: Callable[..., Run]
-) -> Callable[..., Any]:
-    """Run the graph as two, which `make` makes of functional ones, in eager's autograd; as it is if that cannot be.
-
-    Backward graphs consume what they take: they are called with a list of it. Without results that have gradients,
-    there is one graph, as where none are recorded.
-    """
-    planned = plan_gradients(module, examples, cx)
-    if planned is None:
-        return module.forward
-    program, pair = planned
-    if isinstance(pair, FunctionalGraph):
-        with timed(cx, "compile"):
-            constant = frozenset(program.parameters) - trained_among(module)
-            run = make(pair.module, False, constant, pair.spec.given_back())
-        note(cx, lambda graph: KeptAlone(pair.spec, graph, kept_nodes(module)))
-        return compiled_alone(pair.spec, run, module.forward)
-    with timed(cx, "compile"):
-        forward = make(pair.graphs.forward, False, frozenset(program.parameters) - trained_among(module))
-        cuts = cuts_of(module, program, pair, cx)
-        graphs = [
-            each
-            for number, graph in enumerate(pair.graphs.backwards)
-            for each in (cuts[number].modules if number in cuts else [graph.module])
-        ]
-        backwards = [make(graph, True) for graph in graphs]
-
-    def specialize(number: int, pattern: Pattern) -> Backward | None:
-        tangents = pair.grad.halves[number].tangents
-        missing = [n for n, given in zip(tangents, pattern, strict=True) if not given]
-        other = other_backward(program, pair, number, missing, cx)
-        with compiling(cx.frame):
-            run = None if other is None or other.module is None else make(other.module, True)
-        note_other(cx, number, pattern, other)
-        return None if other is None else Backward(run, other.half, other.taken)
-
-    def report(reason: str, failure: Exception | None) -> None:
-        if failure is not None and cx.config.raise_compiler_errors:
-            raise failure
-        LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
-        cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
-
-    functions, call = applied_in(module.graph), pair_spec(pair, {n: cut.pieces for n, cut in cuts.items()})
-    note(cx, lambda *graphs: KeptPair(call, graphs[0], graphs[1:], kept_nodes(module)))
-    return compiled_pair(call, forward, backwards, specialize, module.forward, report, functions)
-
-
-def cuts_of(module: torch.fx.GraphModule, program: Program, pair: GraphPair, cx: Context) -> dict[int, Cut]:
-    """The backward graphs that run in pieces, by their number: of those that give gradients of parameters which travel
-    to other processes in buckets."""
-    buckets = module.meta.get("buckets") if cx.config.optimize_ddp else None
-    if buckets is None:
-        return {}
-    sizes = {index: program.inputs[index].nbytes for index in program.parameters}
-    cuts = {
-        number: cut_at_buckets(graph.module, half, sizes, buckets.limits)
-        for number, (graph, half) in enumerate(zip(pair.graphs.backwards, pair.grad.halves, strict=True))
-    }
-    return {number: cut for number, cut in cuts.items() if cut is not None}
-
-
 def by_operators(cx: Context, graph: torch.fx.GraphModule, consumes: bool, *hints: object) -> Run:
     def run(*inputs: Any) -> Any:
         with without_autocast():  # the graph has the casts in it
@@ -371,7 +273,7 @@ def natively(
     consumes: bool,
     parameters: frozenset[int] = frozenset(),
     given: Mapping[int, int] | None = None,
-    is_alone: bool = False,
+    role: Role | None = None,
 ) -> Run:
     note_graph("aot", graph, None, cx, native)
     try:
@@ -382,36 +284,16 @@ def natively(
     if cx.made is not None:
         has_regions = any(node.target in OPERATORS for node in graph.graph.nodes)
         cx.made.parts.append(b"" if has_regions else graph_bytes(compiled))
-    launched: Run = compiled.run.consume if consumes else compiled.run
-    if is_alone and target.captured is not None and cx.config.cuda_graphs:
-        launched = target.captured(compiled.run, compiled.plan, parameters.union((given or {}).values()), cx)
+    launched: Any = compiled.run
+    if role is not None and target.captured is not None and cx.config.cuda_graphs:
+        launched = target.captured(launched, compiled.plan, role, cx)
     run = with_regions(
         graph,
-        launched,
+        launched.consume if consumes else launched,
         cx,
         lambda body: natively(target, cx, body, False),
     )
     return examined("aot", graph, run, cx, native, consumes)
-
-
-def parameters_among(examples: list[Any]) -> frozenset[int]:
-    return frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
-
-
-def trained_among(module: torch.fx.GraphModule) -> frozenset[int]:
-    """The inputs that steps of training change: weights packed for a library would serve a single call."""
-    return frozenset(i for i, node in enumerate(inputs_of(module)) if node.meta.get("trained", True))
-
-
-def unrecordable(cx: Context) -> str:
-    """Why a graph that needs gradients cannot be compiled; empty if nothing is known against it."""
-    if not cx.config.compile_gradients:
-        return "the option compile_gradients is off"
-    if private.forward_level() >= 0:
-        return "it takes tangents along"
-    if not torch.is_grad_enabled():
-        return "it begins under no_grad"
-    return ""
 
 
 def runs_by_operators(module: torch.fx.GraphModule, cx: Context) -> bool:
@@ -447,54 +329,3 @@ def functional(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -
     except CompileError as error:
         cx.emit(ev.OperatorFellBack(cx.frame, "all operators", str(error)))
         return None
-
-
-def overlapping(examples: list[Any]) -> tuple[tuple[int, int], ...]:
-    """The pairs of inputs that share elements. Guards hold each call to them, as far as one is written to."""
-    tensors = {i: value for i, value in enumerate(examples) if isinstance(value, torch.Tensor) and has_address(value)}
-    places, everywhere = tuple(tensors), (True,) * len(tensors)
-    meetings = _C.Memory(tuple(tensors.values()), everywhere, everywhere).meetings
-    return tuple((places[a], places[b]) for a, b in meetings)
-
-
-def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
-    """Whether PyTorch's autograd would record anything in this graph, or take tangents along."""
-    if private.forward_level() >= 0:
-        return True
-    recording = torch.is_grad_enabled()
-    if not recording and is_recorded_within(module):
-        return False
-    for node in module.graph.nodes:
-        if node.target is set_grad_enabled:
-            recording = node.args != (False,)
-        elif recording and node.op.startswith("call") and is_recorded(node):
-            return True
-    return False
-
-
-def is_recorded_within(module: torch.fx.GraphModule) -> bool:
-    """Whether gradients are recorded for values of the graph alone, as by transforms: none goes in or comes out."""
-    (output,) = next(iter(reversed(module.graph.nodes))).args
-    return not any(map(requires_grad, (*inputs_of(module), *output)))
-
-
-def is_recorded(node: torch.fx.Node) -> bool:
-    """Whether autograd records a call: its result has gradients, or what it writes to may have, if it gives nothing."""
-    value = node.meta.get("example_value")
-    if value is None:
-        return any(map(requires_grad, node.all_input_nodes))
-    return requires_grad(node) or isinstance(value, tuple | list) and any(map(requires_grad, node.users))
-
-
-def requires_grad(node: torch.fx.Node) -> bool:
-    """Whether there are gradients for the tensor that a node gives."""
-    value = node.meta.get("example_value")
-    return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def fake_inputs(module: torch.fx.GraphModule) -> list[Any]:
-    return [node.meta["example_value"] for node in inputs_of(module)]
-
-
-def inputs_of(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
-    return [node for node in module.graph.nodes if node.op == "placeholder"]

@@ -132,7 +132,7 @@ marks.mark(is_dynamo_compiling, policy.say_compiling)
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Say that a step begins. Nothing is recorded between steps, so nothing comes of it."""
+    """Say that a step begins. Results are copies, which later steps leave as they are, so nothing comes of it."""
 
 
 def cudagraph_mark_warmup_incomplete() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +19,18 @@ from gpu.test_plans import BLOCK, INFOS, kernels, plan_of
 from native.planning import alloc, extern
 
 from onegraph import _C
-from onegraph.compiler.runtime.cuda_graphs import MOST, GraphedPlan, aside, stream_of, unsuitable_call
+from onegraph.compiler.runtime.cuda_graphs import (
+    FORWARD_REFUSED,
+    IN_FLIGHT,
+    MOST,
+    GraphedPlan,
+    aside,
+    stream_of,
+    unsuitable_call,
+    unsuitable_parts,
+)
 from onegraph.compiler.runtime.launcher import launcher
+from onegraph.compiler.target import Role, Shared
 from onegraph.ir.plan import Compute, ExecPlan, Launch, Pointer, Register, Return, Slot, ViewOf
 from onegraph.ir.types import F32
 
@@ -44,14 +55,14 @@ def graphed(driver: StandIn, kernels: list[_C.CudaKernel]) -> Callable[..., Grap
     stream = driver.stream()
 
     @contextmanager
-    def aside() -> Iterator[None]:
+    def aside(pool: Any) -> Iterator[object]:
         with driver.using(stream):
-            yield
+            yield pool
 
-    def make(plan: ExecPlan, fixed: Any = (), constants: Any = None) -> GraphedPlan:
+    def make(plan: ExecPlan, fixed: Any = (), constants: Any = None, role: Role | None = None) -> GraphedPlan:
         addresses = [kernel.address for kernel in kernels]
         run = launcher(plan, addresses, constants or {}, keep=tuple(kernels), device="cuda")
-        return GraphedPlan(run, plan, fixed, aside, driver.path, "cpu")
+        return GraphedPlan(run, plan, role or Role(fixed=frozenset(fixed)), aside, driver.path, "cpu")
 
     return make
 
@@ -145,7 +156,7 @@ def number(steps: Any) -> ExecPlan:
 PLAIN: dict[str, tuple[ExecPlan, str]] = {
     "random numbers": (
         number([extern("aten.bernoulli.p", Slot(0), 0.5, out=Slot(2))]),
-        "aten.bernoulli.p draws random numbers",
+        "aten.bernoulli.p takes a tensor, and draws random numbers",
     ),
     "a number of the data": (
         plan_of(extern("aten._local_scalar_dense.default", Slot(0), out=Register(1)), Return((Register(1),))),
@@ -176,7 +187,8 @@ def test_calls_of_libraries_are_captured_unless_they_say_otherwise() -> None:
             ("aten.addmm.default", None),
             ("graphed.plain.default", None),
             ("graphed.own_stream.default", "graphed.own_stream.default is not to be captured, as its tag says"),
-            ("aten.rand.default", "aten.rand.default draws random numbers"),
+            ("aten.rand.default", None),
+            ("aten.rand_like.default", "aten.rand_like.default takes a tensor, and draws random numbers"),
             ("onegraph.region.default", "onegraph.region.default runs in Python"),
         ]:
             assert unsuitable_call(operator) == why
@@ -194,7 +206,7 @@ def test_what_is_not_captured_runs_as_it_is(name: str, driver: StandIn, graphed:
             assert result.data_ptr() == x.data_ptr()
         if "constant" in name:
             assert result.data_ptr() == constant.data_ptr()
-    assert run.why_not == why and not [*filter(None, run.captures.values())]
+    assert run.why_not == why and not run.captures
 
 
 def test_inputs_on_another_device(driver: StandIn, graphed: Callable[..., GraphedPlan]) -> None:
@@ -260,7 +272,7 @@ def test_where_the_program_captures_it_is_a_part_of_that(driver: StandIn, graphe
         x.fill_(5)
         outer.replay()
     assert one.tolist() == [6, 6] and two.tolist() == [12, 12] and hows(driver) == ["replay"] * 2
-    assert not [*filter(None, run.captures.values())]
+    assert not any(size.captures for size in run.captures.values())
 
 
 def test_graphs_end_with_what_they_launch(driver: StandIn, kernels: list[_C.CudaKernel]) -> None:
@@ -289,6 +301,210 @@ def test_another_stream_waits_for_the_last_one(driver: StandIn, graphed: Callabl
             assert run(torch.ones(2))[1].tolist() == [4, 4]
     streams = [launch.stream for launch in driver.launches() if launch.how == "replay"]
     assert streams[::2] == [first, first, second, second, first]
+
+
+# ---- forward and backward --------------------------------------------------------------------------------------------
+
+#: x to (x + 1) * 2, and x + 1, which is saved.
+FORWARD = plan_of(*SIZED.steps[:-1], Return((Slot(2), Slot(1))))
+#: What is saved, doubled, and a gradient plus one.
+BACKWARD = plan_of(
+    Compute(0, "size", 0, 0),
+    Compute(1, "add", Register(0), BLOCK - 1),
+    Compute(2, "floordiv", Register(1), BLOCK),
+    alloc(2, F32, (Register(0),), (1,)),
+    alloc(3, F32, (Register(0),), (1,)),
+    Launch(1, (Pointer(0), Pointer(2)), (Register(0),), grid=(Register(2),)),
+    Launch(0, (Pointer(1), Pointer(3)), (Register(0),), grid=(Register(2),)),
+    Return((Slot(2), Slot(3))),
+    inputs=(Slot(0), Slot(1)),
+)
+
+
+@pytest.fixture
+def pair(graphed: Callable[..., GraphedPlan]) -> tuple[GraphedPlan, GraphedPlan]:
+    shared = Shared()
+    forward = graphed(FORWARD, role=Role("forward", saved=frozenset({1}), shared=shared))
+    return forward, graphed(BACKWARD, role=Role("backward", taken=frozenset({0}), shared=shared))
+
+
+def test_what_is_saved_is_read_where_it_lies(driver: StandIn, pair: tuple[GraphedPlan, GraphedPlan]) -> None:
+    forward, backward = pair
+    places = set()
+    for call in range(5):
+        x, gradient = torch.randn(9), torch.randn(9)
+        result, saved = forward(x)
+        assert hows(driver) == ["replay" if call else "launch"] * 2
+        places |= {saved.data_ptr()} if call else set()
+        given = [saved, gradient]
+        del saved
+        twice, added = backward.consume(given)
+        copies = [line.split()[2] for line in driver.lines() if line.startswith("copy")]
+        assert copies == ([str(gradient.data_ptr())] if call > 1 else [])
+        assert not given and hows(driver) == ["replay" if call > 1 else "launch"] * 2
+        assert torch.equal(result, (x + 1) * 2) and torch.equal(twice, result) and torch.equal(added, gradient + 1)
+    assert len(places) == 1 and places == forward.role.shared.memories.keys()
+
+
+def test_a_view_of_what_is_saved_keeps_it(driver: StandIn, pair: tuple[GraphedPlan, GraphedPlan]) -> None:
+    forward, _ = pair
+    forward(torch.zeros(8))
+    parts = [forward(torch.full((8,), float(call)))[1][3:].view(5, 1) for call in range(IN_FLIGHT)]
+    assert len({part.data_ptr() for part in parts}) == IN_FLIGHT and set(hows(driver)[2:]) == {"replay"}
+    forward(torch.zeros(8))
+    assert hows(driver) == ["launch"] * 2
+    assert [part.tolist() for part in parts] == [[[call + 1.0]] * 5 for call in range(IN_FLIGHT)]
+    assert forward.told == {f"what {IN_FLIGHT} calls have saved for their backward passes is still there"}
+    storage = parts.pop().untyped_storage()
+    forward(torch.zeros(8))
+    assert hows(driver) == ["launch"] * 2
+    del storage
+    forward(torch.zeros(8))
+    assert hows(driver) == ["replay"] * 2 and forward.why_not is None
+
+
+def test_a_backward_graph_is_captured_with_its_forward_graph_alone(
+    driver: StandIn, pair: tuple[GraphedPlan, GraphedPlan]
+) -> None:
+    forward, backward = pair
+    for _ in range(3):  # what is saved lies anywhere
+        backward(torch.ones(4), torch.ones(4))
+    assert hows(driver) == ["launch"] * 6 and backward.why_not is None
+    for _ in range(2):
+        _, saved = forward(torch.ones(4))
+    for _ in range(2):
+        backward(saved, torch.ones(4))
+    assert set(hows(driver)[-2:]) == {"replay"}
+    forward.refuse("a test")
+    for _ in range(2):
+        assert backward(saved, torch.ones(4))[0].tolist() == [4] * 4
+    assert hows(driver) == ["launch"] * 4 and backward.why_not == FORWARD_REFUSED
+    assert not forward.role.shared.memories
+
+
+def test_graphs_of_one_memory_wait_for_each_other(driver: StandIn, pair: tuple[GraphedPlan, GraphedPlan]) -> None:
+    """A forward graph on another stream than the last backward graph's would write to what that still reads."""
+    forward, backward = pair
+    first, second = driver.stream(), driver.stream()
+
+    def step(here: int, there: int) -> list[str]:
+        with driver.using(here):
+            _, saved = forward(torch.ones(4))
+        with driver.using(there):
+            backward(saved, torch.ones(4))
+        found = [line.split()[0] for line in driver.lines() if not line.startswith("copy")]
+        driver.forget()
+        return found
+
+    for _ in range(3):
+        step(first, first)
+    assert step(first, first) == ["replay"] * 4
+    assert step(first, second) == ["replay"] * 2 + ["synchronize"] + ["replay"] * 2
+    assert step(first, first) == ["synchronize"] + ["replay"] * 4
+    with pytest.raises(TypeError, match="shares the memory of one that has its own"):
+        graph = _C.CudaGraph((), driver.path)
+        _C.CudaGraph((), driver.path, 0, _C.CudaGraph((), driver.path, 0, graph))
+
+
+def test_a_call_in_the_middle_of_another_one_is_launched(
+    driver: StandIn, pair: tuple[GraphedPlan, GraphedPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As finalizers may make it: the results of the outer one are not copied yet."""
+    forward, _ = pair
+    for _ in range(2):
+        forward(torch.ones(4))
+    driver.forget()
+    clone, inner = torch.UntypedStorage.clone, []
+
+    def calling(storage: Any) -> Any:
+        if not inner:
+            inner.append(None)
+            inner.append(forward(torch.zeros(4))[0])
+        return clone(storage)
+
+    monkeypatch.setattr(torch.UntypedStorage, "clone", calling)
+    result, _ = forward(torch.ones(4))
+    assert result.tolist() == [4] * 4 and inner[1].tolist() == [2] * 4
+
+
+class Flying:
+    """Random calls of a pair: what a forward graph has saved stays what it is until the last one has let go of it."""
+
+    def __init__(self, seed: int, pair: tuple[GraphedPlan, GraphedPlan]) -> None:
+        self.random = random.Random(seed)
+        self.forward, self.backward = pair
+        self.calls: list[tuple[torch.Tensor, Any]] = []
+
+    def start(self) -> None:
+        x = torch.full((self.random.choice((3, 5, 9)),), float(self.random.randrange(1000)))
+        result, saved = self.forward(x)
+        assert torch.equal(result, (x + 1) * 2)
+        self.calls.append((x, self.random.choice((saved, saved[1:], saved.untyped_storage())) if x[0] < 100 else saved))
+
+    def finish(self) -> None:
+        whole = [
+            n for n, (x, saved) in enumerate(self.calls) if isinstance(saved, torch.Tensor) and len(saved) == len(x)
+        ]
+        if whole:
+            at = self.random.choice(whole)
+            x, saved = self.calls[at] if self.random.random() < 0.3 else self.calls.pop(at)
+            given = [saved, x]
+            del saved
+            twice, added = self.backward.consume(given)
+            assert torch.equal(twice, (x + 1) * 2) and torch.equal(added, x + 1)
+
+    def drop(self) -> None:
+        if self.calls:
+            self.calls.pop(self.random.randrange(len(self.calls)))
+
+    def check(self) -> None:
+        for x, saved in self.calls:
+            seen = saved if isinstance(saved, torch.Tensor) else torch.empty(0).set_(saved)
+            assert (seen == x[0] + 1).all()
+
+    def run(self) -> None:
+        for _ in range(12):
+            self.random.choice((self.start, self.start, self.finish, self.finish, self.drop))()
+            self.check()
+
+
+def test_a_thousand_random_sequences(driver: StandIn, pair: tuple[GraphedPlan, GraphedPlan]) -> None:
+    for seed in range(1000):
+        Flying(seed, pair).run()
+    found = hows(driver)
+    assert found.count("replay") > 10 * found.count("launch")
+    assert pair[0].why_not is None and pair[1].why_not is None
+
+
+def test_parts_of_a_program_that_are_not_captured() -> None:
+    draws = "aten.rand_like.default"
+    why = unsuitable_call(draws)
+    assert [*unsuitable_parts([("forward", [draws]), ("backward", [])])] == [
+        ("forward", why),
+        ("backward", FORWARD_REFUSED),
+    ]
+    assert [*unsuitable_parts([("forward", []), ("backward", [draws])])] == [("backward", why)]
+    assert [*unsuitable_parts([("inference", ["aten.mm.default", draws])])] == [("inference", why)]
+
+
+def test_random_numbers_are_drawn_before_each_launch(driver: StandIn, graphed: Callable[..., GraphedPlan]) -> None:
+    """In the order of the plan, of the sizes of the inputs."""
+    draw = partial(extern, device="cpu", dtype=torch.float32)
+    plan = plan_of(
+        Compute(0, "size", 0, 0),
+        draw("aten.randn.default", (Register(0),), out=Slot(1)),
+        alloc(2, F32, (Register(0),), (1,)),
+        Launch(1, (Pointer(1), Pointer(2)), (Register(0),), grid=(2,)),
+        draw("aten.rand.default", (2,), out=Slot(3)),
+        Return((Slot(2), Slot(3))),
+    )
+    run = graphed(plan)
+    torch.manual_seed(5)
+    found = [run(torch.ones(size)) for size in (4, 4, 7, 4, 7, 7)]
+    assert hows(driver) == ["launch", "replay", "launch", "replay", "replay", "replay"]
+    torch.manual_seed(5)
+    for size, (doubled, last) in zip((4, 4, 7, 4, 7, 7), found, strict=True):
+        assert torch.equal(doubled, 2 * torch.randn(size)) and torch.equal(last, torch.rand(2))
 
 
 def test_threads_have_graphs_of_their_own(driver: StandIn, graphed: Callable[..., GraphedPlan]) -> None:
@@ -331,7 +547,7 @@ def test_captures_have_a_stream_and_memory_of_their_own(monkeypatch: pytest.Monk
     monkeypatch.setattr(torch.cuda, "stream", within)
     for made in ([device], []):
         entered.clear()
-        with aside(device) as surroundings:
+        with aside(device, None if made else pool) as surroundings:
             assert surroundings is pool
         assert entered == [*made, (stream,), (pool, device), "left", "left"]
     stream_of.cache_clear()

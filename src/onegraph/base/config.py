@@ -431,8 +431,7 @@ class Config:
     cuda_graphs: bool = _option(
         _SWITCH,
         False,
-        "graphs on GPUs that record no gradients are captured by CUDA, at the second call with the same sizes, and then"
-        " begin by one call",
+        "graphs on GPUs are captured by CUDA, at the second call with the same sizes, and then begin by one call",
     )
     cuda_driver: str = _option(
         _TEXT, "libcuda.so.1", "the library of NVIDIA's driver, opened when the first kernel for a GPU is loaded"

@@ -377,10 +377,11 @@ class KernelsCompiled(Event):
 
 @dataclass(frozen=True, slots=True)
 class LaunchedOneByOne(Event):
-    """Why the launches of a graph on a GPU are not captured, where the option `cuda_graphs` asks for it."""
+    """Why the launches of a graph on a GPU, or of its forward or backward `part`, are not captured as is asked for."""
 
     channel: ClassVar[str] = "cuda_graphs"
     reason: str = ""
+    part: str = "inference"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ from onegraph.base.events import LaunchedOneByOne
 from onegraph.compiler.runtime.cuda_graphs import GraphedPlan, aside
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.launcher import launcher
-from onegraph.compiler.target import Code, Compile, Kept, Loaded, Target
+from onegraph.compiler.target import Code, Compile, Kept, Loaded, Role, Target
 from onegraph.compiler.triton.cubins import Built, compile_sources, find_built, triton_version
 from onegraph.compiler.triton.gpu import Gpu, machine_of, schedule
 from onegraph.compiler.triton.sources import sources_of
@@ -81,14 +81,17 @@ def loaded(built: Built, gpu: Gpu, index: int, config: Config) -> _C.CudaKernel:
     return _C.CudaKernel(cubin.code, source.name, *shape, *where, general if source.aligned else None)
 
 
-def graphed(run: _C.Plan | Executor, plan: ExecPlan, fixed: Collection[int], cx: Context, index: int) -> GraphedPlan:
-    """What begins the launches of a plan by one call; why that cannot be is an event."""
+def graphed(
+    run: _C.Plan | Executor, plan: ExecPlan, role: Role, cx: Context, index: int
+) -> GraphedPlan | _C.Plan | Executor:
+    """What begins the launches of a plan by one call; what launches them, where that cannot be: why is an event."""
     device = torch.device("cuda", index)
 
     def tell(why: str) -> None:
-        cx.emit(LaunchedOneByOne(cx.frame, why))
+        cx.emit(LaunchedOneByOne(cx.frame, why, role.part))
 
-    return GraphedPlan(run, plan, fixed, partial(aside, device), cx.config.cuda_driver, f"{device}", tell)
+    found = GraphedPlan(run, plan, role, partial(aside, device), cx.config.cuda_driver, f"{device}", tell)
+    return found if found.why_not is None else run
 
 
 def identity(config: Config, gpu: Gpu) -> str:

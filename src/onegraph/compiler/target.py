@@ -98,6 +98,32 @@ class Kept:
     stages: tuple[str, ...]
 
 
+@dataclass(slots=True)
+class Shared:
+    """What the graphs of a pair share, where their launches begin as a whole: the memory in which the forward graph
+    leaves what it saves, by its address; and whether it is not captured."""
+
+    memories: dict[int, Any] = field(default_factory=dict)
+    is_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a graph is to its program, for what begins its launches as a whole.
+
+    `part` is its name in reports. The inputs at the positions that are `fixed` are used where they lie. Of a pair, the
+    forward graph's results that are `saved` are seen by backward graphs alone, as their inputs that are `taken`.
+    `why_not` says why its launches do not begin as a whole.
+    """
+
+    part: str = "inference"
+    fixed: frozenset[int] = frozenset()
+    saved: frozenset[int] = frozenset()
+    taken: frozenset[int] = frozenset()
+    shared: Shared = field(default_factory=Shared)
+    why_not: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """`device` is the kind of device on which all buffers lie, as torch calls it. The way to it, in this order:
@@ -106,8 +132,8 @@ class Target:
     and what compiles a graph alone, to time it.
     `passes` lead from the loops of the lowering to the loops that `build` makes code of.
     `launch` makes a callable of the plan, the addresses of the code and the rest, see `runtime.launcher`.
-    `captured` makes a callable of a launched plan, the plan, the inputs that are used where they lie, and the context:
-    it begins the launches as a whole; None for a target that has no such thing.
+    `captured` makes a callable of a launched plan, the plan, its role, and the context: it begins the launches as a
+    whole; None for a target that has no such thing.
     `kept` finds code that was built before, for plans that are kept on disk; None for a target whose plans are not.
     """
 

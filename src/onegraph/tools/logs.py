@@ -126,8 +126,8 @@ def describe(event: Event) -> str:
             return f"allocates {plural(total, 'byte')}, at most {peak} at one time"
         case ev.KernelsCompiled(kernels=kernels, seconds=seconds, cached=cached):
             return f"{'loaded' if cached else 'compiled'} {plural(kernels, 'kernel')} in {seconds:.3f} s"
-        case ev.LaunchedOneByOne(reason=reason):
-            return f"kernels are launched one by one: {reason}"
+        case ev.LaunchedOneByOne(reason=reason, part=part):
+            return f"kernels of the {part} graph are launched one by one: {reason}"
         case ev.OperatorFellBack(operator=operator, reason=reason):
             return f"{operator} is called as it is" + (f": {reason}" if reason else "")
         case ev.CaptureMissed(reason=reason):

@@ -162,7 +162,7 @@ class Explanation:
             with out.indented():
                 out.lines(details(quantized))
         for launched in self.one_by_one:
-            out.line(f"Not captured as a CUDA graph{_at(launched.frame)}: {launched.reason}")
+            out.line(f"Not captured as a CUDA graph{_at(launched.frame)} ({launched.part}): {launched.reason}")
         if self.library_calls:
             out.line("Called as it is, between fused kernels (with memory and time, arithmetic not counted):")
         for call in self.library_calls:

@@ -350,6 +350,7 @@ numbers_of_optimizer = optional("torch.optim.optimizer._stack_if_compiling", "it
 RANGES = feature("kernels have no names in profiles", record="torch._C._profiler._RecordFunctionFast")
 profiler_enabled = optional("torch._C._autograd._profiler_enabled", _ROW)
 to_dlpack = optional("torch._C._to_dlpack", _ROW)
+STORAGES = feature("training is launched kernel by kernel", users="torch._C._storage_Use_Count")
 typed_storage = optional("torch.Tensor._typed_storage", _ROW)
 wrapped_call_impl = optional("torch.nn.Module._wrapped_call_impl", "modules are called through what there is")
 custom_function_call = optional(
@@ -374,7 +375,6 @@ CONTROL_FLOW_FUNCTIONS = {
 }
 #: The classes of these operators, of which there is one each.
 CONTROL_FLOW = {type(op) for op in (COND, WHILE_LOOP, SCAN, MAP, FLEX_ATTENTION) if isinstance(op, HigherOrderOperator)}
-
 
 #: torch.vmap: its Python functions, and what they do; all of them, or none.
 VMAP = feature(

@@ -1,0 +1,73 @@
+"""Random numbers of a CUDA graph: they are drawn before each launch, one call after the other, as without a graph.
+
+That holds for draws that take no tensors: what they give depends on nothing that the graph computes. Their results are
+copied to places that the graph reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onegraph.torchlib.aten import is_random, operator_named
+from onegraph.torchlib.private import TorchDispatchMode
+
+Draw = Callable[[], Tensor]
+Draws = tuple[tuple[Draw, Tensor], ...]
+
+
+def takes_tensors(operator: Any) -> bool:
+    return any("Tensor" in str(argument.type) for argument in operator._schema.arguments)
+
+
+def is_draw(name: str) -> bool:
+    """Whether a call of the operator of this name is one that can be made before the launches."""
+    namespace, _, packet = name.rpartition(".")[0].partition(".")
+    if not packet or not hasattr(getattr(torch.ops, namespace), packet):
+        return False  # what is made of a graph runs in Python
+    operator = operator_named(name)
+    return is_random(operator) and not takes_tensors(operator)
+
+
+class RecordedDraws(TorchDispatchMode):
+    """Remembers the draws that are made meanwhile, and how their results lie."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.draws: list[tuple[Draw, Tensor]] = []
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        call = partial(operator, *args, **(kwargs or {}))
+        result = call()
+        if is_random(operator) and not takes_tensors(operator):
+            self.draws.append(
+                (call, torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta"))
+            )
+        return result
+
+
+class PlacedDraws(TorchDispatchMode):
+    """Gives the places of these draws in the place of making them."""
+
+    def __init__(self, draws: Draws) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.places = iter([place for _, place in draws])
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_random(operator) and not takes_tensors(operator):
+            return next(self.places)
+        return operator(*args, **(kwargs or {}))
+
+
+def placed(draws: Sequence[tuple[Draw, Tensor]], device: torch.device) -> Draws:
+    """The same draws with places of their own."""
+    return tuple((draw, torch.empty_like(result, device=device)) for draw, result in draws)
+
+
+def draw(draws: Draws) -> None:
+    for made, place in draws:
+        place.copy_(made())
