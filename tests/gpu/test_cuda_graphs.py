@@ -487,6 +487,25 @@ def test_parts_of_a_program_that_are_not_captured() -> None:
     assert [*unsuitable_parts([("inference", ["aten.mm.default", draws])])] == [("inference", why)]
 
 
+def test_attention_draws_nothing_without_dropout(graphed: Callable[..., GraphedPlan]) -> None:
+    attention = "aten.scaled_dot_product_attention.default"
+    x = Slot(0)
+    for call, draws in [
+        (extern(attention, x, x, x, out=Slot(1)), False),
+        (extern(attention, x, x, x, None, 0.0, True, out=Slot(1)), False),
+        (extern(attention, x, x, x, None, 0.1, out=Slot(1)), True),
+        (extern(attention, x, x, x, dropout_p=0.5, out=Slot(1)), True),
+    ]:
+        run = graphed(plan_of(call, Return((Slot(1),))))
+        assert run.why_not == (f"{attention} takes a tensor, and draws random numbers" if draws else None)
+    assert unsuitable_call(attention) is None
+
+
+def test_random_numbers_of_another_device(graphed: Callable[..., GraphedPlan]) -> None:
+    run = graphed(plan_of(extern("aten.rand.default", (2,), device="meta", out=Slot(1)), Return((Slot(1),))))
+    assert run(torch.ones(1))[0].is_meta and run.why_not == "it draws random numbers on another device"
+
+
 def test_random_numbers_are_drawn_before_each_launch(driver: StandIn, graphed: Callable[..., GraphedPlan]) -> None:
     """In the order of the plan, of the sizes of the inputs."""
     draw = partial(extern, device="cpu", dtype=torch.float32)

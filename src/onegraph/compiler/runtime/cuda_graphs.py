@@ -30,6 +30,7 @@ from onegraph.compiler.runtime.graph_draws import (
     PlacedDraws,
     RecordedDraws,
     draw,
+    draws_nothing,
     is_draw,
     placed,
     takes_tensors,
@@ -100,7 +101,7 @@ class Capture:
 class Size:
     """What is known of inputs of one size, which came once: the draws of random numbers, and the captures since."""
 
-    draws: Sequence[tuple[Draw, torch.Tensor]]
+    draws: Sequence[Draw]
     captures: list[Capture]
 
 
@@ -230,8 +231,11 @@ class GraphedPlan:
             is_part = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() in places
             if is_part and result.numel() and not any(result is tensor for tensor in tensors):
                 self.refuse("a result is a part of an input")
+        draws = recorded.draws if isinstance(recorded, RecordedDraws) else []
+        if any(each.device.type != self.device.type for each in draws):
+            self.refuse("it draws random numbers on another device")
         if self.why_not is None:
-            known[key] = Size(recorded.draws if isinstance(recorded, RecordedDraws) else (), [])
+            known[key] = Size(draws, [])
         return results
 
     def captured(self, size: Size, memory: GraphMemory | None, inputs: Sequence[Any]) -> Results | None:
@@ -241,7 +245,7 @@ class GraphedPlan:
             (tensor.data_ptr(), span(tensor)) if tensor is not value else (0, 0)
             for tensor, value in zip(static, inputs, strict=True)
         )
-        draws = placed(size.draws, self.device)
+        draws = placed(size.draws)
         where = self.driver, self.device.index or 0
         graph = _C.CudaGraph(places, *where, None if memory is None else memory.graph)
         try:
@@ -309,9 +313,10 @@ def stream_of(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-def unsuitable_call(operator: str) -> str | None:
+def unsuitable_call(operator: str, call: ExternCall | None = None) -> str | None:
     """Why a call is not captured; None where all of its work is on the current stream, as of torch's operators, and of
-    those of libraries that have not the tag which torch's compiler asks for, too."""
+    those of libraries that have not the tag which torch's compiler asks for, too. Without the call, as far as its
+    operator tells."""
     if operator == EXPECTED or is_draw(operator):
         return None
     if operator.startswith(("onegraph.", "recipe.")):
@@ -319,7 +324,9 @@ def unsuitable_call(operator: str) -> str | None:
     found = operator_named(operator)
     if torch.Tag.cudagraph_unsafe in found.tags:
         return f"{operator} is not to be captured, as its tag says"
-    if is_random(found) and takes_tensors(found):  # a graph would not know of the generator's state
+    if (
+        is_random(found) and takes_tensors(found) and not draws_nothing(found, call)
+    ):  # a graph would not know of the generator's state
         return f"{operator} takes a tensor, and draws random numbers"
     return None
 
@@ -377,7 +384,7 @@ def unsuitable(plan: ExecPlan, device: torch.device) -> str | None:
                 return f"{step.operator} gives a number that is in the device's memory"
             if step.communicates:
                 return f"{step.operator} communicates"
-            if (why := unsuitable_call(step.operator)) is not None:
+            if (why := unsuitable_call(step.operator, step)) is not None:
                 return why
         if isinstance(step, ViewOf) and step.base in constants:
             constants.add(step.target)

@@ -13,15 +13,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onegraph.base.dataclass import dataclass
+from onegraph.ir.plan import ExternCall
 from onegraph.torchlib.aten import is_random, operator_named
 from onegraph.torchlib.private import TorchDispatchMode
 
-Draw = Callable[[], Tensor]
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A call that draws, and how its result lies."""
+
+    call: Callable[[], Tensor]
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+
 Draws = tuple[tuple[Draw, Tensor], ...]
 
 
 def takes_tensors(operator: Any) -> bool:
     return any("Tensor" in str(argument.type) for argument in operator._schema.arguments)
+
+
+def draws_nothing(operator: Any, call: ExternCall | None) -> bool:
+    """Whether this call of an operator that may draw does not: attention without dropout. Without the call, whether it
+    may be one that does not."""
+    arguments = operator._schema.arguments
+    place = next((n for n, argument in enumerate(arguments) if argument.name == "dropout_p"), None)
+    if place is None or call is None:
+        return place is not None
+    given = call.args[place] if place < len(call.args) else arguments[place].default_value
+    return bool(dict(call.kwargs).get("dropout_p", given) == 0)
 
 
 def is_draw(name: str) -> bool:
@@ -34,19 +58,17 @@ def is_draw(name: str) -> bool:
 
 
 class RecordedDraws(TorchDispatchMode):
-    """Remembers the draws that are made meanwhile, and how their results lie."""
+    """Remembers the draws that are made meanwhile."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.draws: list[tuple[Draw, Tensor]] = []
+        self.draws: list[Draw] = []
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         call = partial(operator, *args, **(kwargs or {}))
         result = call()
         if is_random(operator) and not takes_tensors(operator):
-            self.draws.append(
-                (call, torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta"))
-            )
+            self.draws.append(Draw(call, tuple(result.shape), result.stride(), result.dtype, result.device))
         return result
 
 
@@ -63,11 +85,13 @@ class PlacedDraws(TorchDispatchMode):
         return operator(*args, **(kwargs or {}))
 
 
-def placed(draws: Sequence[tuple[Draw, Tensor]], device: torch.device) -> Draws:
+def placed(draws: Sequence[Draw]) -> Draws:
     """The same draws with places of their own."""
-    return tuple((draw, torch.empty_like(result, device=device)) for draw, result in draws)
+    return tuple(
+        (each, torch.empty_strided(each.shape, each.stride, dtype=each.dtype, device=each.device)) for each in draws
+    )
 
 
 def draw(draws: Draws) -> None:
-    for made, place in draws:
-        place.copy_(made())
+    for each, place in draws:
+        place.copy_(each.call())
