@@ -130,7 +130,12 @@ template <DeviceType type> struct Memory final : Allocator {
     static void forget(const void *data)
     {
         std::lock_guard<std::mutex> locked(lock);
-        known.erase(known.find((uintptr_t)data));
+        auto found = known.find((uintptr_t)data);
+        if (found == known.end()) {
+            fprintf(stderr, "memory of a simulated device is freed twice\n");
+            abort();
+        }
+        known.erase(found);
     }
     static DataPtr taken(size_t &size)
     {
