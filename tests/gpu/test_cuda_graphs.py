@@ -25,6 +25,7 @@ from onegraph.compiler.runtime.cuda_graphs import (
     MOST,
     GraphedPlan,
     aside,
+    saved_alone,
     stream_of,
     unsuitable_call,
     unsuitable_parts,
@@ -33,6 +34,7 @@ from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.target import Role, Shared
 from onegraph.ir.plan import Compute, ExecPlan, Launch, Pointer, Register, Return, Slot, ViewOf
 from onegraph.ir.types import F32
+from onegraph.torchlib.private import STORAGES
 
 __all__ = ["kernels"]  # a fixture
 
@@ -474,6 +476,31 @@ def test_a_thousand_random_sequences(driver: StandIn, pair: tuple[GraphedPlan, G
     found = hows(driver)
     assert found.count("replay") > 10 * found.count("launch")
     assert pair[0].why_not is None and pair[1].why_not is None
+
+
+def test_what_shares_memory_with_a_result_is_copied_with_it() -> None:
+    result, own = torch.ones(4), torch.ones(2)
+    values = (result, result[1:], own, own.view(2, 1), torch.empty(0), 5)
+    assert saved_alone(values, (None,) * 6, frozenset({1, 2, 3, 4, 5})) == {2, 3}
+    assert saved_alone(values, (None, None, 0, None, None, None), frozenset({1, 2, 3})) == frozenset()
+
+
+def test_a_torch_that_does_not_say_who_has_memory(
+    graphed: Callable[..., GraphedPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(STORAGES, "is_there", False)
+    shared = Shared()
+    forward = graphed(FORWARD, role=Role("forward", saved=frozenset({1}), shared=shared))
+    backward = graphed(BACKWARD, role=Role("backward", taken=frozenset({0}), shared=shared))
+    assert (forward.why_not, backward.why_not) == ("this torch does not say who has memory", FORWARD_REFUSED)
+    assert graphed(SIZED).why_not is None
+
+
+def test_a_role_without_graphs(driver: StandIn, graphed: Callable[..., GraphedPlan]) -> None:
+    run = graphed(SIZED, role=Role("backward", why_not="it runs in pieces"))
+    for _ in range(3):
+        run(torch.ones(4))
+    assert run.told == {"it runs in pieces"} and hows(driver) == ["launch"] * 6
 
 
 def test_parts_of_a_program_that_are_not_captured() -> None:
