@@ -151,7 +151,7 @@ class Block(nn.Module):
         return self.norm(x + F.dropout(self.second(inner), 0.2, self.training))
 
 
-@pytest.mark.parametrize("settings", [{}, {"dynamic": True}, {"mode": "reduce-overhead"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"dynamic": True}], ids=str)  # products here are not captured
 def test_a_training_step(driver: StandIn, settings: dict[str, Any]) -> None:
     torch.manual_seed(0)
     first = nn.Sequential(Block(), Block()).cuda()

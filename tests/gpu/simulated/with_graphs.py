@@ -27,9 +27,7 @@ from onegraph.compiler.runtime.cuda_graphs import FORWARD_REFUSED, IN_FLIGHT
 
 @pytest.fixture(scope="module")
 def any_driver() -> StandIn:
-    driver = StandIn()
-    kernels.install(driver)
-    return driver
+    return kernels.installed()
 
 
 @pytest.fixture
@@ -491,6 +489,30 @@ def test_random_numbers(driver: StandIn) -> None:
     assert [each.how for each in driver.launches()].count("replay") > 8
 
 
+def test_a_dropout_is_drawn_for_each_replay(driver: StandIn) -> None:
+    """Kernels that draw read the generator's state where it is copied to before each launch."""
+
+    def noisy(x: Tensor, weight: Tensor) -> Tensor:
+        y = F.dropout((x * weight).softmax(-1), 0.4)
+        return F.dropout(y + torch.rand_like(y), 0.2).sin()
+
+    compiled = onegraph.compile(noisy, mode="reduce-overhead")
+    inputs = [rows() for _ in range(6)]
+    found = []
+    with told() as reasons:
+        for function in (compiled, noisy):
+            torch.manual_seed(3)
+            results = []
+            for x in inputs:
+                results.append(function(x, PARAMETERS[0]))
+                results[-1].square().sum().backward()
+            state = torch.cuda.get_rng_state()
+            found.append(([result.detach() for result in results], cleared(), state))
+    torch.testing.assert_close(*found)
+    assert [each.how for each in driver.launches()].count("replay") >= 9
+    assert not reasons
+
+
 def test_steps_of_an_optimizer_and_whole_steps(driver: StandIn) -> None:
     ours, theirs = pair()
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for model in (ours, theirs)]
@@ -516,14 +538,14 @@ def test_steps_of_an_optimizer_and_whole_steps(driver: StandIn) -> None:
 
 def test_why_launches_are_not_captured(driver: StandIn) -> None:
     def drawing(x: Tensor, weight: Tensor) -> Tensor:
-        return saving(x + torch.rand_like(x), weight, weight)
+        return saving(x + x.abs().multinomial(6), weight, weight)
 
     compiled = onegraph.compile(drawing, mode="reduce-overhead")
     with told() as reasons:
         for _ in range(3):
             compiled(rows(), PARAMETERS[0]).sum().backward()
     expected = [
-        ("forward", "aten.rand_like.default takes a tensor, and draws random numbers"),
+        ("forward", "aten.multinomial.default takes a tensor, and draws random numbers"),
         ("backward", "its forward graph is launched kernel by kernel"),
     ]
     assert reasons == expected and how(driver) == "launch"

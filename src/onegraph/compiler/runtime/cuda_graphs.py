@@ -36,7 +36,7 @@ from onegraph.compiler.runtime.graph_draws import (
     takes_tensors,
 )
 from onegraph.compiler.target import Role
-from onegraph.ir.loop import EXPECTED
+from onegraph.ir.loop import ADDRESS, EXPECTED
 from onegraph.ir.plan import Alloc, ExecPlan, ExternCall, Register, Return, Slot, ViewOf
 from onegraph.torchlib.aten import is_random, operator_named
 from onegraph.torchlib.private import STORAGES
@@ -319,14 +319,15 @@ def unsuitable_call(operator: str, call: ExternCall | None = None) -> str | None
     operator tells."""
     if operator == EXPECTED or is_draw(operator):
         return None
+    if operator == ADDRESS:
+        return "what its dropout keeps depends on where an input lies"
     if operator.startswith(("onegraph.", "recipe.")):
         return f"{operator} runs in Python"
     found = operator_named(operator)
     if torch.Tag.cudagraph_unsafe in found.tags:
         return f"{operator} is not to be captured, as its tag says"
-    if (
-        is_random(found) and takes_tensors(found) and not draws_nothing(found, call)
-    ):  # a graph would not know of the generator's state
+    if is_random(found) and takes_tensors(found) and not draws_nothing(found, call):
+        # a graph would not know of the generator's state
         return f"{operator} takes a tensor, and draws random numbers"
     return None
 
@@ -380,7 +381,7 @@ def unsuitable(plan: ExecPlan, device: torch.device) -> str | None:
         if isinstance(step, ExternCall):
             if step.device:
                 return f"{step.operator} makes or takes tensors on {step.device}"
-            if any(isinstance(target, Register) for target in step.outputs):
+            if step.operator != ADDRESS and any(isinstance(target, Register) for target in step.outputs):
                 return f"{step.operator} gives a number that is in the device's memory"
             if step.communicates:
                 return f"{step.operator} communicates"
