@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from gpu.driver import StandIn
 from gpu.simulated import kernels
 
-DRIVER = StandIn()
-kernels.install(DRIVER)
+DRIVER = kernels.installed()
 DRIVER.set(devices=2, capability=90, shared=232448, quiet=0)
 os.environ["ONEGRAPH_CUDA_DRIVER"] = DRIVER.path
 

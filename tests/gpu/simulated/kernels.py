@@ -6,6 +6,7 @@ Triton's compiler, whose code nobody here can run, is exchanged: a cubin is a fe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -23,14 +24,17 @@ from onegraph.compiler.triton.sources import Source
 INTERPRETER = Lock()  #: it knows of one grid at a time
 
 
-def install(driver: StandIn) -> None:
-    """Have kernels compiled for this driver."""
+@cache
+def installed() -> StandIn:
+    """The driver of this process: kernels are compiled for it, and it knows the streams and memory of the devices."""
+    driver = StandIn()
 
     def compile_sources(sources: Sequence[Source], gpu: Gpu, kept: object = None) -> list[Built]:
         return [Built(source, cubin_of(source, gpu, driver)) for source in sources]
 
     cuda.compile_sources = compile_sources
     link(driver)
+    return driver
 
 
 def cubin_of(source: Source, gpu: Gpu, driver: StandIn) -> Cubin:

@@ -39,16 +39,14 @@ class MixedGraph(RandomGraph):
 
 @pytest.fixture(scope="module")
 def any_driver() -> StandIn:
-    driver = StandIn()
-    kernels.install(driver)
-    return driver
+    return kernels.installed()
 
 
 @pytest.fixture
 def driver(any_driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     monkeypatch.setenv("ONEGRAPH_CUDA_DRIVER", any_driver.path)
     onegraph.reset()
-    any_driver.set(devices=2, capability=90, shared=232448, any_memory=1, quiet=0)
+    any_driver.set(devices=2, capability=90, shared=232448, quiet=0)
     any_driver.forget()
     yield any_driver
     complaints = any_driver.complaints()

@@ -18,9 +18,7 @@ import onegraph
 
 @pytest.fixture(scope="module")
 def any_driver() -> StandIn:
-    driver = StandIn()
-    kernels.install(driver)
-    return driver
+    return kernels.installed()
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +26,7 @@ def driver(any_driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     """The compiler's own kernels are launched over the stand-in."""
     monkeypatch.setenv("ONEGRAPH_CUDA_DRIVER", any_driver.path)
     onegraph.reset()
-    any_driver.set(devices=2, capability=90, shared=232448, any_memory=1, quiet=0)
+    any_driver.set(devices=2, capability=90, shared=232448, quiet=0)
     any_driver.forget()
     yield
     assert not any_driver.complaints()

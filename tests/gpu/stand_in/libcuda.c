@@ -230,8 +230,8 @@ void stand_in_ask_memory(int (*has)(uint64_t, uint64_t)) { ask_memory = has; }
 
 bool is_memory(uint64_t begin, uint64_t size)
 {
-    if (ask_memory != NULL) {
-        return ask_memory(begin, size) != 0;
+    if (ask_memory != NULL) { /* tensors without elements have no memory, and kernels that are given them read nothing */
+        return begin == 0 || ask_memory(begin, size) != 0;
     }
     for (Object *object = objects[MEMORY]; object != NULL; object = object->next) {
         Memory *memory = (Memory *)object;
@@ -239,8 +239,8 @@ bool is_memory(uint64_t begin, uint64_t size)
             return true;
         }
     }
-    unsigned char in_core; /* tensors without elements have no memory, and kernels that are given them read nothing */
-    return settings.any_memory && (begin == 0 || mincore((void *)(uintptr_t)(begin & ~4095ull), 1, &in_core) == 0);
+    unsigned char in_core;
+    return settings.any_memory && mincore((void *)(uintptr_t)(begin & ~4095ull), 1, &in_core) == 0;
 }
 
 CUresult cuMemAlloc(CUdeviceptr *address, size_t size)
