@@ -80,7 +80,15 @@ _META = torch.device("meta")
 _CPU = torch.device("cpu")
 
 
-class FakeMode(Faking, FakeTensorMode):
+class DispatchMode(TorchDispatchMode):
+    """A mode without torch's compiler: torch would wrap `__torch_dispatch__` in a function that imports it."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class FakeMode(Faking, DispatchMode, FakeTensorMode):
     """Runs operators on fake tensors. One per compilation: it remembers the fake of every real tensor it was shown."""
 
     def __init__(self) -> None:
@@ -115,10 +123,6 @@ class FakeMode(Faking, FakeTensorMode):
     def create_symbolic_nested_int(self, *, nt_tensor_id: int | None = None) -> torch.SymInt:
         """The length of sequences that only a fake of offsets knows: equal to itself alone."""
         return ragged_size()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # otherwise torch wraps `__torch_dispatch__` in a function that imports its compiler
 
     def fakeify(self, tensor: Tensor, symbolic_dims: Mapping[Any, torch.SymInt] = _NO_KWARGS) -> FakeTensor:
         """The fake of a real tensor: always the same one for the same tensor.

@@ -15,9 +15,8 @@ from onegraph.ir.index import Call, Index, Symbol
 from onegraph.torchlib import private
 from onegraph.torchlib.aten import is_composite, leaves, map_leaves
 from onegraph.torchlib.data_sizes import BORN, Birth
-from onegraph.torchlib.fake import FakeMode
+from onegraph.torchlib.fake import DispatchMode, FakeMode
 from onegraph.torchlib.foreach import over_each
-from onegraph.torchlib.private import TorchDispatchMode
 from onegraph.torchlib.shapes import Condition, Float, SizeNode, Sizes
 from onegraph.torchlib.wrappers import is_wrapper_class
 
@@ -30,14 +29,14 @@ _DEVICE = torch.ops.prim.device.default
 _device_of = private.META_HANDLERS[_DEVICE]
 
 
-class AtenRecorder(TorchDispatchMode):
+class AtenRecorder(DispatchMode):
     """While active above a `FakeMode`, every aten call becomes a node whose `meta["val"]` is the fake result.
 
     `rules` maps an operator to a function that is run, and recorded, in its place; it may return NotImplemented.
     """
 
     def __init__(self, fake: FakeMode, rules: Mapping[Any, Rule]) -> None:
-        TorchDispatchMode.__init__(self)
+        super().__init__()  # type: ignore[no-untyped-call]
         self.fake = fake
         self.rules = rules
         self.graph = Graph()
@@ -51,10 +50,6 @@ class AtenRecorder(TorchDispatchMode):
         #: What the graph around this one has checked, of sizes that only the data say.
         self.checked: tuple[Condition, ...] = ()
         self._of_data: dict[Symbol, Node] = {}  # the nodes of numbers that only the data say
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # see FakeMode
 
     # --- building ------------------------------------------------------------------------------------------------
 

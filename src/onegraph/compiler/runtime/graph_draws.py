@@ -16,7 +16,7 @@ from torch import Tensor
 from onegraph.base.dataclass import dataclass
 from onegraph.ir.plan import ExternCall
 from onegraph.torchlib.aten import is_random, operator_named
-from onegraph.torchlib.private import TorchDispatchMode
+from onegraph.torchlib.fake import DispatchMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def is_draw(name: str) -> bool:
     return is_random(operator) and not takes_tensors(operator)
 
 
-class RecordedDraws(TorchDispatchMode):
+class RecordedDraws(DispatchMode):
     """Remembers the draws that are made meanwhile."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class RecordedDraws(TorchDispatchMode):
         return result
 
 
-class PlacedDraws(TorchDispatchMode):
+class PlacedDraws(DispatchMode):
     """Gives the places of these draws in the place of making them."""
 
     def __init__(self, draws: Draws) -> None:

@@ -21,7 +21,8 @@ from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.tools.verification.call import Call
 from onegraph.tools.verification.graphs import captured
-from onegraph.torchlib.private import OpOverload, TorchDispatchMode
+from onegraph.torchlib.fake import DispatchMode
+from onegraph.torchlib.private import OpOverload
 
 #: Elements of inputs beyond which loops are not evaluated in Python.
 SMALL = 4096
@@ -138,7 +139,7 @@ def lowering(found: Switched, stage: str, fails: Fails, gradients: bool, call: C
     return Step(stage)
 
 
-class Listening(TorchDispatchMode):
+class Listening(DispatchMode):
     """Remembers which operators are called while it is entered."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from torch.fx import Interpreter, Node
 from onegraph.capture.directives.stance import set_stance
 from onegraph.tools.verification.call import Call, Outcome
 from onegraph.tools.verification.graphs import GraphCall
-from onegraph.torchlib.private import TorchDispatchMode
+from onegraph.torchlib.fake import DispatchMode
 from onegraph.torchlib.pytree import leaves_of
 
 CLOSE = 1e-4
@@ -32,7 +32,7 @@ def sum_of(tensor: torch.Tensor) -> complex:
     return complex((flat.nan_to_num(nan=3.0, posinf=5.0, neginf=7.0) * weights).sum())
 
 
-class Watching(TorchDispatchMode):
+class Watching(DispatchMode):
     """Remembers what every operator gives while it is entered."""
 
     def __init__(self) -> None:
