@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from onegraph.autograd.callable import beneath
-from onegraph.autograd.graphs import (
-    FunctionalGraph,
-    functional_graph,
-)
+from onegraph.autograd.graphs import FunctionalGraph, functional_graph
 from onegraph.autograd.kept_calls import KeptEager, KeptInference
 from onegraph.autograd.regions import with_regions
 from onegraph.autograd.runtime import Run, bind

@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
 from typing import Any
@@ -146,8 +147,9 @@ def function_of(source: Source) -> Any:
     return names[source.name]
 
 
+@cache
 def triton_version() -> str:
-    """Of the Triton that is installed."""
+    """Of the Triton that is installed: its metadata is a file."""
     try:
         return version("triton")
     except PackageNotFoundError:

@@ -130,7 +130,7 @@ def _signbit(dtype: DType, a: str) -> str:
 
 
 def _one(dtype: DType) -> str:
-    return f"tl.full([], 1.0, {triton_type(dtype)})"
+    return typed(1.0, dtype)
 
 
 def _shifted(sign: str) -> Writing:
@@ -201,3 +201,8 @@ def literal(value: Literal) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)
+
+
+def typed(value: Literal, dtype: DType) -> str:
+    """A number of this type, which is none of Python's: those are taken for the type of what they meet."""
+    return f"tl.full([], {literal(value)}, {triton_type(dtype)})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from onegraph.compiler.codegen.accumulators import identity
 from onegraph.compiler.triton.casts import cast
 from onegraph.compiler.triton.index_text import Term
-from onegraph.compiler.triton.ops import TRITON_OPS, literal, triton_type
+from onegraph.compiler.triton.ops import TRITON_OPS, triton_type, typed
 from onegraph.compiler.triton.writing import Writing
 from onegraph.ir.loop import Accumulate, Operand
 from onegraph.ir.scalar import REDUCTIONS, Reduction
@@ -56,7 +56,7 @@ class Totals:
     def wide(self, operand: Operand, dtype: DType) -> str:
         if isinstance(operand, str):
             return cast(self.w.values[operand].text, self.w.types[operand], dtype)
-        return f"tl.full([], {literal(operand)}, {triton_type(dtype)})"
+        return typed(operand, dtype)
 
     def alone(self, total: Accumulate) -> Term:
         """The total of each lane alone, in the type of the result."""

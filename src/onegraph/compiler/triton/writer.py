@@ -18,7 +18,7 @@ from onegraph.compiler.kernels import is_ordered, operands, place_indices, size_
 from onegraph.compiler.triton.blocks import Blocks, blocks_in, extent_of, shared_loops
 from onegraph.compiler.triton.casts import cast
 from onegraph.compiler.triton.index_text import NO_LANES, Term, factor, index_text
-from onegraph.compiler.triton.ops import HELPERS, INFIX, TRITON_OPS, literal, triton_type
+from onegraph.compiler.triton.ops import HELPERS, INFIX, TRITON_OPS, literal, triton_type, typed
 from onegraph.compiler.triton.totals import Totals
 from onegraph.ir.index import ONE, Index, Symbol, product
 from onegraph.ir.loop import (
@@ -225,11 +225,10 @@ class KernelWriter:
         dtype = let.dtype
         match let.value:
             case Constant(value):
-                return Term(f"tl.full([], {literal(value)}, {triton_type(dtype)})")
+                return Term(typed(value, dtype))
             case IndexValue(index):
                 found = index_text(index, self.values)
-                number = f"({found.text} + tl.full([], 0, {triton_type(I64)}))"
-                return Term(cast(number, I64, dtype), found.lanes)
+                return Term(cast(f"({found.text} + {typed(0, I64)})", I64, dtype), found.lanes)
             case Load():
                 return self.load(let.value)
             case Cast(arg):
@@ -252,7 +251,7 @@ class KernelWriter:
             elif op in INFIX:
                 terms.append(Term(literal(arg)))
             else:
-                terms.append(Term(f"tl.full([], {literal(arg)}, {triton_type(wide)})"))
+                terms.append(Term(typed(arg, wide)))
         of = of if op == "where" else of.compute
         text = TRITON_OPS[op](of, *(term.text for term in terms))
         lanes = NO_LANES.union(*(term.lanes for term in terms))
@@ -263,7 +262,7 @@ class KernelWriter:
     def operand(self, operand: Operand, dtype: DType) -> Term:
         if isinstance(operand, str):
             return self.values[operand]
-        return Term(f"tl.full([], {literal(operand)}, {triton_type(dtype)})")
+        return Term(typed(operand, dtype))
 
     # ---- memory ------------------------------------------------------------------------------------------------------
 
