@@ -43,7 +43,10 @@ else:  # for graphs that record gradients
     compiled_pair = late_module("onegraph.autograd.callable").compiled_pair
     Backward = late_module("onegraph.autograd.function").Backward
 
-PART_MISSING = "its graph is for a GPU, or has functions (torch.cond ...), large constants, or kernels not on disk"
+PART_MISSING = (
+    "its graph has functions (torch.cond ...), constants that are large or elsewhere, or kernels not on disk, or is one"
+    " for CUDA graphs"
+)
 
 
 def graph_bytes(compiled: NativeGraph) -> bytes:

@@ -9,6 +9,7 @@ import ctypes
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from time import thread_time
 from typing import Any
 
@@ -18,9 +19,12 @@ from gpu.driver import Kind, StandIn, image_of
 from native.planning import alloc, extern
 
 from onegraph import _C
+from onegraph.base.config import Config
+from onegraph.compiler.cpu import CPU
 from onegraph.compiler.kept_graphs import CODEC, KeptGraph, kept_graph
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.launcher import launcher, no_times
+from onegraph.compiler.target import Kept
 from onegraph.ir.plan import Alloc, Compute, ExecPlan, Free, KernelInfo, Launch, Pointer, Register, Return, Slot, ViewOf
 from onegraph.ir.types import F32
 
@@ -241,7 +245,12 @@ def test_plans_are_data(driver: StandIn, kernels: list[_C.CudaKernel]) -> None:
     read = CODEC.decode(CODEC.encode(kept))
     assert read == kept and any(isinstance(step, Launch) and step.grid for step in read.plan.steps)
     assert both(read.plan, kernels)[0](torch.ones(2))[0].tolist() == [4, 4]
-    assert kept_graph(SIZED, ("a", "b"), {}, {}, 2, ()) is None  # the processor's code alone is found again there
+    target = replace(CPU, device="cuda:0", kept=Kept(lambda config: "a GPU", lambda infos, names, cx: None, ()))
+    where = Config(), ("a", "b"), {}, {}, 2, ()
+    assert kept_graph(SIZED, target, *where) == replace(kept, device="cuda:0", made_for="a GPU")
+    assert kept_graph(SIZED, replace(target, kept=None), *where) is None
+    graphs = replace(target, captured=lambda *_: None)
+    assert kept_graph(SIZED, graphs, where[0].replace(cuda_graphs=True), *where[1:]) is None
 
 
 def test_tensors_are_made_on_another_device() -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from onegraph.base.codec import Codec, Named
+from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
+from onegraph.base.late import late_module
 from onegraph.compiler.cpu_code import KEPT
 from onegraph.compiler.kept_parts import LARGEST_TABLE, PLAN_CLASSES, Table
 from onegraph.compiler.launched import graph_name, launched
@@ -22,9 +24,15 @@ from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.library.window import Window
 from onegraph.compiler.plan_bounds import check_plan
 from onegraph.compiler.runtime.launcher import launcher
+from onegraph.compiler.target import Target
 from onegraph.compiler.trial import Trial
-from onegraph.ir.plan import ExecPlan, Launch, Return
+from onegraph.ir.plan import ExecPlan, Return
 from onegraph.ir.types import DType, dtype_named
+
+if TYPE_CHECKING:
+    from onegraph.compiler.targets import target_here
+else:  # for other devices than the processor
+    target_here = late_module("onegraph.compiler.targets").target_here
 
 LIBRARY = "onegraph.compiler.library."
 
@@ -50,7 +58,8 @@ class KeptRecipe:
 @dataclass(frozen=True, slots=True)
 class KeptGraph:
     """`objects` has for each kernel of the plan the name of the object on disk with its code. Constants and recipes are
-    by the names that the plan has for them; `fallbacks` names the operators that are left to the library."""
+    by the names that the plan has for them; `fallbacks` names the operators that are left to the library. `device` is
+    where kernels run, and `made_for` what they were compiled for there; for a processor it is in the key on disk."""
 
     plan: ExecPlan
     objects: tuple[str, ...]
@@ -58,6 +67,8 @@ class KeptGraph:
     recipes: tuple[tuple[str, KeptRecipe], ...]
     kernels: int
     fallbacks: tuple[str, ...]
+    device: str = "cpu"
+    made_for: str = ""
 
     def ends(self) -> tuple[int, int]:
         """How many inputs and how many results it has.
@@ -82,6 +93,8 @@ CODEC = Codec(
 
 def kept_graph(
     plan: ExecPlan,
+    target: Target,
+    config: Config,
     objects: tuple[str, ...],
     constants: Mapping[str, torch.Tensor],
     recipes: Mapping[str, Recipe],
@@ -90,11 +103,13 @@ def kept_graph(
 ) -> KeptGraph | None:
     """The compiled graph as data; None if the code of a kernel is not kept, or a constant is too large.
 
-    Those of other devices than the processor are not: nothing here loads their code.
+    One whose launches may begin as a whole is not: what it is to its program is not known when it is read.
     """
-    if not all(objects) or plan.sanitize or any(isinstance(step, Launch) and step.grid for step in plan.steps):
+    if target.kept is None or not all(objects) or plan.sanitize:
         return None
-    if any(not is_kept(tensor) for tensor in constants.values()):
+    if config.cuda_graphs and target.captured is not None:
+        return None
+    if any(not is_kept(tensor, target.device) for tensor in constants.values()):
         return None
     made = []
     for name, recipe in recipes.items():
@@ -104,30 +119,38 @@ def kept_graph(
         function = KeptRecipe(module[len(LIBRARY) :], recipe.function.__name__, recipe.settings, recipe.itemsizes)
         made.append((name, function))
     tables = tuple((name, Table.of(tensor)) for name, tensor in constants.items())
-    return KeptGraph(plan, objects, tables, tuple(made), kernels, tuple(fallbacks))
+    made_for = "" if target.device == "cpu" else target.kept.identity(config)
+    return KeptGraph(plan, objects, tables, tuple(made), kernels, tuple(fallbacks), target.device, made_for)
 
 
-def is_kept(tensor: torch.Tensor) -> bool:
-    plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+def is_kept(tensor: torch.Tensor, device: str) -> bool:
+    plain = tensor.layout is torch.strided and str(tensor.device) == device and not tensor.is_quantized
     return plain and tensor.nbytes <= LARGEST_TABLE and tensor.is_contiguous() and not (
         tensor.is_conj() or tensor.is_neg()
     )  # fmt: skip
 
 
 def relaunched(kept: KeptGraph, cx: Context, consumes: bool, refused: Callable[[str], object]) -> Any:
-    """What runs the graph; None if the code of a kernel is gone. `refused` is told where its first call does not fit.
+    """What runs the graph; None if the code of a kernel is gone, or was made for another device than this process has.
+    `refused` is told where its first call does not fit.
 
     Raises:
         ValueError: nobody has made such a plan.
     """
-    code = KEPT.load(kept.plan.kernels, kept.objects, cx)
+    loads, launch = KEPT, launcher
+    if kept.device != "cpu":
+        target = target_here(kept.device)
+        if target is None or target.kept is None or target.kept.identity(cx.config) != kept.made_for:
+            return None
+        loads, launch = target.kept, target.launch
+    code = loads.load(kept.plan.kernels, kept.objects, cx)
     if code is None:
         return None
-    constants = {name: table.tensor() for name, table in kept.constants}
-    check_plan(kept.plan, constants)
+    constants = {name: table.tensor().to(kept.device) for name, table in kept.constants}
+    check_plan(kept.plan, constants, kept.device)
     recipes = {name: recipe.made() for name, recipe in kept.recipes}
-    run = launched(kept.plan, code, constants, recipes, cx, launcher, graph_name(cx, consumes), None)
-    run.on_trial(Trial(kept.plan, constants, refused))
+    run = launched(kept.plan, code, constants, recipes, cx, launch, graph_name(cx, consumes), None)
+    run.on_trial(Trial(kept.plan, constants, refused, kept.device))
     return run
 
 

@@ -137,7 +137,8 @@ def compiled(
         **code.texts,
     }
     fallbacks = operators_of(lowered.left)
-    kept = kept_graph(steps, code.objects, lowered.constants, lowered.recipes, len(fused.kernels), fallbacks)
+    made_of = lowered.constants, lowered.recipes, len(fused.kernels)
+    kept = kept_graph(steps, target, cx.config, code.objects, *made_of, fallbacks)
     return NativeGraph(run, steps, code.addresses, len(fused.kernels), fallbacks, kept, texts)
 
 
@@ -198,7 +199,7 @@ def reloaded(entry: KeptPlan, module: GraphModule, cx: Context, target: Target, 
     cx.emit(KernelsCompiled(cx.frame, len(steps.kernels), seconds, True, lambda: built().text(), assembly))
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), texts["memory"], steps, times))
     fallbacks = operators_of(entry.left)
-    kept = kept_graph(steps, entry.objects, constants, recipes, entry.kernels, fallbacks)
+    kept = kept_graph(steps, target, cx.config, entry.objects, constants, recipes, entry.kernels, fallbacks)
     return NativeGraph(run, steps, code.addresses, entry.kernels, fallbacks, kept, texts)
 
 

@@ -59,9 +59,9 @@ class Known:
 UNKNOWN = Known()
 
 
-def check_plan(plan: ExecPlan, constants: Mapping[str, torch.Tensor]) -> None:
+def check_plan(plan: ExecPlan, constants: Mapping[str, torch.Tensor], device: str = "cpu") -> None:
     """Raise ValueError unless a plan uses what there is, in the memory that it has, whatever its graph is."""
-    PlanChecker(plan, of_constants(constants)).run([UNKNOWN] * len(plan.inputs))
+    PlanChecker(plan, of_constants(constants), device=device).run([UNKNOWN] * len(plan.inputs))
 
 
 def of_constants(constants: Mapping[str, torch.Tensor]) -> dict[str, Known]:

@@ -30,3 +30,19 @@ def target_of(module: GraphModule) -> Target | None:
     found = devices_of(module) or [torch.device("cpu")]
     device = next((device for device in found if device.type != "cpu"), found[0])
     return TARGETS[device.type](device) if device.type in TARGETS else None
+
+
+def target_here(name: str) -> Target | None:
+    """The target for a device by its name; None if this process has no such device, or nothing that compiles for it.
+
+    Raises:
+        ValueError: that is no name of a device that targets are for.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"{name} is no device") from None
+    if device.type not in TARGETS or (device.type != "cpu" and device.index is None):
+        raise ValueError(f"there are no kernels for {name}")
+    count = getattr(torch, device.type).device_count()
+    return TARGETS[device.type](device) if (device.index or 0) < count else None

@@ -21,18 +21,19 @@ from onegraph.torchlib.private import DisableTorchFunction
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What the launcher asks before the first call, and tells if that fails (csrc/plan_run.c). `refused` is told why
-    the plan is not to be used again."""
+    the plan is not to be used again. Kernels run on this `device`."""
 
     plan: ExecPlan
     constants: Mapping[str, torch.Tensor]
     refused: Callable[[str], object]
+    device: str = "cpu"
 
     def begin(self, inputs: Sequence[Any]) -> None:
         """Raises EntryRefused unless the plan fits these inputs."""
         with DisableTorchFunction():
             known = [known_input(value) for value in inputs]
         try:
-            PlanChecker(self.plan, of_constants(self.constants)).run(known)
+            PlanChecker(self.plan, of_constants(self.constants), device=self.device).run(known)
         except ValueError as why:
             self.refused(f"{why}")
             raise EntryRefused(f"{why}") from None

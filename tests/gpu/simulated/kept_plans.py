@@ -51,6 +51,7 @@ def main() -> None:
     EVENTS.subscribe(note)
     y = onegraph.compile(lambda x: torch.dropout(torch.softmax(x.view(-1, 4) * 2, 1).sin(), 0.1, True))(x)
     y.sum().backward()
+    captures = [is_found for stage, is_found in searched if stage == "capture"]
     plans, made = [is_found for stage, is_found in searched if stage == "plan"], [*COMPILED]
     launches = [launch.kernel for launch in driver.launches()]
     searched.clear()
@@ -59,6 +60,7 @@ def main() -> None:
         "compiled": made,
         "launches": launches,
         "triton": "triton" in sys.modules,
+        "captures": captures,
         "plans": plans,
         "plans with tables": [is_found for stage, is_found in searched if stage == "plan"],
         "complaints": driver.complaints(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from gpu.simulated import kernels
 from torch import Tensor, nn
 
 import onegraph
-from onegraph.base.events import LaunchedOneByOne
+from onegraph.base.events import DiskSearched, LaunchedOneByOne
 from onegraph.compile import EVENTS
+from onegraph.compiler import cuda
+from onegraph.compiler.triton import cubins
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +158,58 @@ def test_a_training_step_over_parts_of_one_tensor(driver: StandIn) -> None:
         return F.gelu(x[2:] * x[:-2])
 
     torch.testing.assert_close(trained(onegraph.compile(function)), trained(function))
+
+
+@pytest.fixture
+def disk(driver: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder where captures, plans and kernels are kept."""
+    monkeypatch.setattr(cuda, "compile_sources", cubins.compile_sources)
+    monkeypatch.setattr(cubins, "compiled", lambda source, gpu: kernels.cubin_of(source, gpu, driver))
+    for name, value in {"CACHE": "1", "CACHE_DIR": str(tmp_path), "VERIFY": "0"}.items():
+        monkeypatch.setenv(f"ONEGRAPH_{name}", value)
+    return tmp_path
+
+
+def test_captures_from_disk(driver: StandIn, disk: Path) -> None:
+    """What was captured before runs with nothing traced: values, gradients, constants of lowerings, drawn numbers."""
+    found: list[tuple[str, bool]] = []
+    stop = EVENTS.subscribe(lambda event: isinstance(event, DiskSearched) and found.append((event.stage, event.found)))
+    x = torch.randn(2, 3, 8, 8, device="cuda")
+
+    def passed(function: Callable[..., Tensor]) -> list[Tensor]:
+        torch.manual_seed(0)
+        leaf = x.clone().requires_grad_()
+        result = function(leaf)
+        result.square().sum().backward()
+        return [result.detach(), leaf.grad, torch.cuda.get_rng_state()]
+
+    for turn in range(2):
+        onegraph.reset()
+        driver.forget()
+        torch.testing.assert_close(passed(onegraph.compile(resized, fullgraph=True)), passed(resized))
+        assert len(driver.launches()) > 1
+        assert [is_found for stage, is_found in found if stage == "capture"] == [False, True][: turn + 1]
+    stop()
+
+
+def test_a_saved_program(driver: StandIn, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, compiled = torch.randn(2, 3, 8, 8, device="cuda"), onegraph.compile(resized, fullgraph=True)
+    compiled(x)
+    onegraph.save(compiled, disk / "resized")
+    onegraph.reset()
+    monkeypatch.setenv("ONEGRAPH_CACHE", "0")
+    loaded, results = onegraph.load(disk / "resized", resized), []
+    driver.forget()
+    for function in (loaded, resized):
+        torch.manual_seed(0)
+        results.append(function(x))
+    torch.testing.assert_close(*results)
+    assert driver.launches()
+
+
+def resized(x: Tensor) -> Tensor:
+    y = F.dropout(F.interpolate(x, scale_factor=1.5, mode="bicubic"), 0.3)
+    return y * y.softmax(-1) + torch.tensor([1.0, 2.0], device="cuda").sum()
 
 
 def test_operands_without_elements(driver: StandIn) -> None:

@@ -39,7 +39,7 @@ SLOTS = 8  # at least; as many as a frame may have versions
 ASIDE = frozenset({
     "logs", "cache_dir", "debug_dir", "debug_files", "trace_dir", "cache", "cache_plans", "cache_captures", "progress",
     "perf_map", "recompile_limit", "accumulated_recompile_limit", "fail_on_recompile_limit_hit", "error_on_recompile",
-    "share_versions", "disable", "backend",
+    "share_versions", "disable", "backend", "cuda_driver",
 })  # fmt: skip
 #: What reading an entry raises that nobody has written so. Anything else is a defect of ours.
 DAMAGED = (
