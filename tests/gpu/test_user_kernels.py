@@ -13,7 +13,7 @@ import torch
 
 import onegraph
 from onegraph.capture.directives import triton as launches
-from onegraph.capture.directives.triton_kernels import Unknown, written_arguments
+from onegraph.capture.directives.triton_kernels import UnknownWrites, written_arguments
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 if os.environ.get("TRITON_INTERPRET") == "1":
@@ -158,13 +158,13 @@ def test_constants_that_are_computed() -> None:
 
 
 def test_what_cannot_be_told() -> None:
-    with pytest.raises(Unknown, match="read from memory"):
+    with pytest.raises(UnknownWrites, match="read from memory"):
         written_arguments(KERNELS["by_table"], {"table": INDEX, "value": X, "B": 16})
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownWrites):
         written_arguments(KERNELS["by_function"], {"a": X, "b": X, "B": 16})
-    with pytest.raises(Unknown, match="functions of the program run"):
+    with pytest.raises(UnknownWrites, match="functions of the program run"):
         written_arguments(tuned("add", pre_hook=lambda given, reset_only=False: None), {"x": X, "y": X, "out": X})
-    with pytest.raises(Unknown, match="SimpleNamespace"):
+    with pytest.raises(UnknownWrites, match="SimpleNamespace"):
         written_arguments(SimpleNamespace(fn=KERNELS["add"].fn), {"x": X})
 
 

@@ -41,7 +41,7 @@ SOME = 2  #: a number of which all that matters is that it is none of a kernel's
 
 #: The names of a kernel's arguments, their defaults, and what each decorator around it leaves to choose from:
 #: constants, and functions that compute others, by name.
-Known = tuple[tuple[str, ...], Mapping[str, Any], tuple[tuple[tuple[Mapping[str, Any], Any], ...], ...]]
+KernelFacts = tuple[tuple[str, ...], Mapping[str, Any], tuple[tuple[tuple[Mapping[str, Any], Any], ...], ...]]
 
 #: What the nodes of all graphs launch, by number.
 LAUNCHES: list[Callable[[Sequence[torch.Tensor], Sequence[int]], None]] = []
@@ -65,7 +65,7 @@ def launch(tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, .
     templates = {key: operands.template(value, key in changing or key == "grid") for key, value in bound.items()}
     others = [operands.template(value, False) for value in given[len(names) :]]
     if type(grid) is list:  # what launch_on_sizes gives
-        templates["grid"] = Grid(triton_kernels.constants_of(kernel), tuple(templates["grid"]))
+        templates["grid"] = GridSizes(triton_kernels.constants_of(kernel), tuple(templates["grid"]))
     arguments = (*(templates.pop(key) for key in names), *others)
     LAUNCHES.append(functools.partial(run_kernel, kernel, arguments, templates))
     tensors = operands.tensors
@@ -75,7 +75,7 @@ def launch(tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, .
     return None
 
 
-def launch_on_sizes(run: Any, known: Known, kernel: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
+def launch_on_sizes(run: Any, known: KernelFacts, kernel: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
     """Traced in the place of a launch whose grid is a function of tensors or sizes: it is called now.
 
     Where there are several configurations, the grid has sizes for each.
@@ -98,21 +98,21 @@ def sizes_on(grid: Any, choices: Any, bound: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TensorPlace:
     """Stands in the arguments of a launch for the tensor with this number among the node's."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberPlace:
     """Stands for the number with this number among the node's."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class GridSizes:
     """The sizes of a grid for each of a kernel's configurations, of which a launch has one."""
 
     constants: Sequence[Mapping[str, Any]]
@@ -138,14 +138,14 @@ class Operands:
         """An argument in which operands stand for themselves. The rest of it is constant."""
         if may_change and isinstance(value, torch.SymInt):
             self.numbers.append(value)
-            return Number(len(self.numbers) - 1)
+            return NumberPlace(len(self.numbers) - 1)
         value = self.tracer.numbers.concrete(value, f"launch of {self.name}")
         match value:
             case torch.Tensor():
                 known = next((n for n, tensor in enumerate(self.tensors) if tensor is value), len(self.tensors))
                 if known == len(self.tensors):
                     self.tensors.append(value)
-                return Tensor(known)
+                return TensorPlace(known)
             case tuple() | list() if type(value) in (tuple, list):
                 self.tracer.world.realize(value)
                 return type(value)(self.template(item, may_change) for item in value)
@@ -161,9 +161,9 @@ class Operands:
 
 def written_tensors(kernel: Any, bound: Mapping[str, Any], tensors: Sequence[torch.Tensor]) -> list[int]:
     """The numbers of the tensors that a launch may write to: not those which are seen to be read alone."""
-    places = {name: value.number for name, value in bound.items() if isinstance(value, Tensor)}
+    places = {name: value.number for name, value in bound.items() if isinstance(value, TensorPlace)}
     everything = range(len(tensors))
-    known = {name: SOME if isinstance(value, Number) else value for name, value in bound.items()}
+    known = {name: SOME if isinstance(value, NumberPlace) else value for name, value in bound.items()}
     try:
         names = triton_kernels.written_arguments(
             kernel, known | {name: tensors[place] for name, place in places.items()}
@@ -180,12 +180,12 @@ def run_kernel(kernel: Any, args: Any, kwargs: Any, tensors: Sequence[torch.Tens
 
 def filled(value: Any, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> Any:
     match value:
-        case Tensor():
+        case TensorPlace():
             return tensors[value.number]
-        case Number():
+        case NumberPlace():
             return numbers[value.number]
-        case Grid():
-            return Grid(value.constants, filled(value.sizes, tensors, numbers))
+        case GridSizes():
+            return GridSizes(value.constants, filled(value.sizes, tensors, numbers))
         case tuple() | list():
             return type(value)(filled(item, tensors, numbers) for item in value)
         case dict():

@@ -50,12 +50,12 @@ class Operation:
     variables: tuple[int, ...]
 
 
-class Unknown(Exception):
+class UnknownWrites(Exception):
     """It cannot be told what the kernel writes to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KernelChoice:
     """Constants of a kernel: by name those of a configuration, and functions of what is known that compute others."""
 
     constants: Mapping[str, Any]
@@ -64,18 +64,18 @@ class Choice:
     has_hooks: bool = False
 
 
-def choices_of(kernel: Any) -> tuple[tuple[Choice, ...], ...]:
+def choices_of(kernel: Any) -> tuple[tuple[KernelChoice, ...], ...]:
     """What each decorator around a kernel, from the outermost on, leaves to choose from."""
-    found: list[tuple[Choice, ...]] = []
+    found: list[tuple[KernelChoice, ...]] = []
     while kernel is not innermost(kernel):
         if hasattr(kernel, "configs"):
             zeroed = frozenset({*kernel.reset_to_zero, *kernel.restore_value})
             hooked = kernel.user_defined_pre_hook or kernel.user_defined_post_hook
-            found.append(
-                tuple(Choice(c.all_kwargs(), {}, zeroed, hooked or c.pre_hook is not None) for c in kernel.configs)
-            )
+            hooks = [hooked or config.pre_hook is not None for config in kernel.configs]
+            constants = [config.all_kwargs() for config in kernel.configs]
+            found.append(tuple(KernelChoice(c, {}, zeroed, h) for c, h in zip(constants, hooks, strict=True)))
         else:
-            found.append((Choice({}, kernel.values),))
+            found.append((KernelChoice({}, kernel.values),))
         kernel = kernel.fn
     return tuple(found)
 
@@ -121,18 +121,18 @@ def written_arguments(kernel: Any, given: Mapping[str, Any]) -> frozenset[str]:
     """The names of the arguments that a launch of the kernel, given these by name, may write to.
 
     Raises:
-        Unknown: the kernel is none of Triton's compiler, something else than the kernel runs in a launch, or it uses
-            pointers in a way that is not understood.
+        UnknownWrites: the kernel is none of Triton's compiler, something else than the kernel runs in a launch, or it
+            uses pointers in a way that is not understood.
     """
     function = innermost(kernel)
     if type(function).__name__ != "JITFunction" or function.pre_run_hooks:
-        raise Unknown(f"it is a {type(function).__name__}, or has hooks")
+        raise UnknownWrites(f"it is a {type(function).__name__}, or has hooks")
     names: set[str] = set()
     for chosen in itertools.product(*choices_of(kernel)):
         known = dict(given)
         for choice in chosen:
             if choice.has_hooks:
-                raise Unknown("functions of the program run before or after it")
+                raise UnknownWrites("functions of the program run before or after it")
             known |= choice.constants
             known |= {name: function(known) for name, function in choice.computed.items()}
             names |= choice.zeroed
@@ -183,7 +183,7 @@ def written_values(operations: Sequence[Operation], arguments: Collection[int]) 
         value = waiting.pop()
         seen.add(value)
         if value not in sources and value not in arguments:
-            raise Unknown("a pointer is read from memory, or made of a number")
+            raise UnknownWrites("a pointer is read from memory, or made of a number")
         waiting |= sources.get(value, set()) - seen
     return seen.intersection(arguments)
 

@@ -25,7 +25,7 @@ from onegraph import _C
 from onegraph.base.dataclass import dataclass
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.graph_draws import (
-    Draw,
+    DrawCall,
     Draws,
     PlacedDraws,
     RecordedDraws,
@@ -49,7 +49,7 @@ NUMBERS = count()  #: of plans, which tell apart what was captured of them in on
 
 Results = tuple[Any, ...]
 Key = tuple[Any, ...]
-Captures = dict[Key, "Size"]
+Captures = dict[Key, "SizeCaptures"]
 
 
 class GraphMemory:
@@ -98,10 +98,10 @@ class Capture:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class SizeCaptures:
     """What is known of inputs of one size, which came once: the draws of random numbers, and the captures since."""
 
-    draws: Sequence[Draw]
+    draws: Sequence[DrawCall]
     captures: list[Capture]
 
 
@@ -235,10 +235,10 @@ class GraphedPlan:
         if any(each.device.type != self.device.type for each in draws):
             self.refuse("it draws random numbers on another device")
         if self.why_not is None:
-            known[key] = Size(draws, [])
+            known[key] = SizeCaptures(draws, [])
         return results
 
-    def captured(self, size: Size, memory: GraphMemory | None, inputs: Sequence[Any]) -> Results | None:
+    def captured(self, size: SizeCaptures, memory: GraphMemory | None, inputs: Sequence[Any]) -> Results | None:
         """Capture the launches, and make them; None where that is not possible, and never will be."""
         static = [self.static(position, value) for position, value in enumerate(inputs)]
         places = tuple(

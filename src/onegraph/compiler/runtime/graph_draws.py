@@ -20,7 +20,7 @@ from onegraph.torchlib.fake import DispatchMode
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class DrawCall:
     """A call that draws, and how its result lies."""
 
     call: Callable[[], Tensor]
@@ -30,7 +30,7 @@ class Draw:
     device: torch.device
 
 
-Draws = tuple[tuple[Draw, Tensor], ...]
+Draws = tuple[tuple[DrawCall, Tensor], ...]
 
 
 def takes_tensors(operator: Any) -> bool:
@@ -62,13 +62,13 @@ class RecordedDraws(DispatchMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.draws: list[Draw] = []
+        self.draws: list[DrawCall] = []
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         call = partial(operator, *args, **(kwargs or {}))
         result = call()
         if is_random(operator) and not takes_tensors(operator):
-            self.draws.append(Draw(call, tuple(result.shape), result.stride(), result.dtype, result.device))
+            self.draws.append(DrawCall(call, tuple(result.shape), result.stride(), result.dtype, result.device))
         return result
 
 
@@ -85,7 +85,7 @@ class PlacedDraws(DispatchMode):
         return operator(*args, **(kwargs or {}))
 
 
-def placed(draws: Sequence[Draw]) -> Draws:
+def placed(draws: Sequence[DrawCall]) -> Draws:
     """The same draws with places of their own."""
     return tuple(
         (each, torch.empty_strided(each.shape, each.stride, dtype=each.dtype, device=each.device)) for each in draws
