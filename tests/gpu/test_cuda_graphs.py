@@ -54,11 +54,11 @@ SIZED = plan_of(
 @pytest.fixture
 def graphed(driver: StandIn, kernels: list[_C.CudaKernel]) -> Callable[..., GraphedPlan]:
     driver.enter()
-    stream = driver.stream()
+    stream, one_at_a_time = driver.stream(), threading.Lock()
 
     @contextmanager
     def aside(pool: Any) -> Iterator[object]:
-        with driver.using(stream):
+        with one_at_a_time, driver.using(stream):
             yield pool
 
     def make(plan: ExecPlan, fixed: Any = (), constants: Any = None, role: Role | None = None) -> GraphedPlan:

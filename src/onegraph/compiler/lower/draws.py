@@ -98,12 +98,12 @@ def by_uniform(g: Lowerer, compute: Callable[[Scalar], Scalar]) -> MaybeView:
 # ---- real numbers ----------------------------------------------------------------------------------------------------
 
 
-@lower(aten.rand.default, aten.rand_like.default)
+@lower(aten.rand.default, aten.rand_like.default, draws=True)
 def rand(g: Lowerer, *_: Any, **__: Any) -> MaybeView:
     return uniform(g, None)
 
 
-@lower(aten.uniform.default)
+@lower(aten.uniform.default, draws=True)
 def uniform(g: Lowerer, x: View | None, low: Any = 0.0, high: Any = 1.0) -> MaybeView:
     """The upper end is drawn and the lower one is not, which is turned around at the end."""
     dtype = g.result.dtype
@@ -119,7 +119,7 @@ def uniform(g: Lowerer, x: View | None, low: Any = 0.0, high: Any = 1.0) -> Mayb
     return by_uniform(g, compute)
 
 
-@lower(aten.exponential.default)
+@lower(aten.exponential.default, draws=True)
 def exponential(g: Lowerer, x: View, rate: Any = 1.0) -> MaybeView:
     dtype = g.result.dtype.compute
     if not dtype.is_float:
@@ -130,12 +130,12 @@ def exponential(g: Lowerer, x: View, rate: Any = 1.0) -> MaybeView:
     return by_uniform(g, lambda u: where(u >= 1 - nearest, -nearest, log(u)) * factor)
 
 
-@lower(aten.randn.default, aten.randn_like.default)
+@lower(aten.randn.default, aten.randn_like.default, draws=True)
 def randn(g: Lowerer, *_: Any, **__: Any) -> MaybeView:
     return normal(g, None)
 
 
-@lower(aten.normal_functional.default)
+@lower(aten.normal_functional.default, draws=True)
 def normal(g: Lowerer, x: View | None, mean: Any = 0.0, deviation: Any = 1.0) -> MaybeView:
     """Two words make a sine and a cosine. In double precision that is `sincospi`, which is left to torch."""
     dtype = g.result.dtype
@@ -158,22 +158,22 @@ def normal(g: Lowerer, x: View | None, mean: Any = 0.0, deviation: Any = 1.0) ->
 # ---- integers --------------------------------------------------------------------------------------------------------
 
 
-@lower(aten.randint.default)
+@lower(aten.randint.default, draws=True)
 def randint(g: Lowerer, high: Any, size: Any, **_: Any) -> MaybeView:
     return integers(g, ZERO, high)
 
 
-@lower(aten.randint.low)
+@lower(aten.randint.low, draws=True)
 def randint_between(g: Lowerer, low: Any, high: Any, size: Any, **_: Any) -> MaybeView:
     return integers(g, low, high)
 
 
-@lower(aten.randint_like.default, aten.random.to)
+@lower(aten.randint_like.default, aten.random.to, draws=True)
 def randint_like(g: Lowerer, x: View, high: Any, **_: Any) -> MaybeView:
     return integers(g, ZERO, high)
 
 
-@lower(aten.randint_like.low_dtype, getattr(aten.random, "from"))  # a word of Python's own
+@lower(aten.randint_like.low_dtype, getattr(aten.random, "from"), draws=True)  # a word of Python's own
 def randint_like_between(g: Lowerer, x: View, low: Any, high: Any, **_: Any) -> MaybeView:
     return integers(g, low, high)
 
@@ -195,7 +195,7 @@ def integers(g: Lowerer, low: Any, high: Any) -> MaybeView:
     return drawn(g, 4, lambda words: between(words[words.place]))
 
 
-@lower(aten.random.default)
+@lower(aten.random.default, draws=True)
 def random(g: Lowerer, x: View) -> MaybeView:
     """All numbers from 0 on that the type has, or holds exactly."""
     dtype = g.result.dtype
@@ -210,18 +210,18 @@ def random(g: Lowerer, x: View) -> MaybeView:
 # ---- chances ---------------------------------------------------------------------------------------------------------
 
 
-@lower(aten.bernoulli.p)
+@lower(aten.bernoulli.p, draws=True)
 def bernoulli(g: Lowerer, x: View, chance: Any = 0.5) -> MaybeView:
     p = held(number_of(chance), F64 if g.result.dtype is F64 else F32)
     return by_uniform(g, lambda u: u < p)
 
 
-@lower(aten.bernoulli.default)
+@lower(aten.bernoulli.default, draws=True)
 def bernoulli_of(g: Lowerer, chances: View) -> MaybeView:
     return bernoulli_by(g, chances, chances)
 
 
-@lower(aten.bernoulli.Tensor)
+@lower(aten.bernoulli.Tensor, draws=True)
 def bernoulli_by(g: Lowerer, x: View, chances: View) -> MaybeView:
     """Each thread makes four elements that stand side by side, with one call. The generator moves on by three."""
     result = g.result
@@ -242,7 +242,7 @@ def bernoulli_by(g: Lowerer, x: View, chances: View) -> MaybeView:
 # ---- dropout ---------------------------------------------------------------------------------------------------------
 
 
-@lower(aten.native_dropout.default)
+@lower(aten.native_dropout.default, draws=True)
 def dropout(g: Lowerer, x: View, p: Any, train: bool | None) -> Any:
     """The result, and which elements are kept. A thread makes several elements at once that stand side by side."""
     result, mask = g.results

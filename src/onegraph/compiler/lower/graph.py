@@ -33,7 +33,7 @@ from onegraph.compiler.lower.elsewhere import brought, why_elsewhere, with_broug
 from onegraph.compiler.lower.left import Left, announce, cost_left, reason_left
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.refused import is_refused, minds_determinism
-from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE, Lowering
+from onegraph.compiler.lower.registry import DRAWS, FRACTIONAL, LOWERINGS, POINTWISE, Lowering
 from onegraph.compiler.lower.views import View
 from onegraph.compiler.target import Machine
 from onegraph.ir.index import Index, Symbol
@@ -185,7 +185,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
 def _lowering_of(g: Lowerer, target: Any) -> Lowering | None:
     """The lowering of an operator. Numbers are drawn in kernels where the device's generator has a stream for each."""
     found = LOWERINGS.get(target) if isinstance(target, OpOverload) else None
-    if found is not None and is_random(target) and (g.cx.config.fallback_random or not g.machine.drawing_threads):
+    if target in DRAWS and (g.cx.config.fallback_random or not g.machine.drawing_threads):
         return None
     return found
 

@@ -30,6 +30,7 @@ _TABLE: dict[OpOverload, Lowering] = {}
 LOWERINGS = MappingProxyType(_TABLE)
 POINTWISE: set[OpOverload] = set()  # those that compute with numbers which depend on sizes
 FRACTIONAL: set[OpOverload] = set()  # others that take symbolic fractions
+DRAWS: set[OpOverload] = set()  # those that draw random numbers in kernels
 
 
 def overloads(op: OpOverload | OpOverloadPacket) -> list[OpOverload]:
@@ -39,8 +40,8 @@ def overloads(op: OpOverload | OpOverloadPacket) -> list[OpOverload]:
     return [getattr(op, name) for name in op.overloads()]
 
 
-def lower(*ops: OpOverload | OpOverloadPacket) -> Callable[[L], L]:
-    """Register a lowering for the operators; a packet stands for all its overloads."""
+def lower(*ops: OpOverload | OpOverloadPacket, draws: bool = False) -> Callable[[L], L]:
+    """Register a lowering for the operators; a packet stands for all its overloads. It may draw random numbers."""
 
     def register(function: L) -> L:
         for op in ops:
@@ -49,6 +50,8 @@ def lower(*ops: OpOverload | OpOverloadPacket) -> Callable[[L], L]:
                 if (known.__module__, known.__qualname__) != (function.__module__, function.__qualname__):
                     raise ValueError(f"{overload} has two lowerings: {known} and {function}")
                 _TABLE[overload] = function
+                if draws:
+                    DRAWS.add(overload)
         return function
 
     return register
