@@ -227,9 +227,9 @@ def compiled_natively(
     with timed(cx, "compile"), ruled("ignore"):
         module = in_integers(target, graph.module, parameters, examples, cx)
         given = graph.spec.given_back()
-        role = Role(fixed=parameters.union(given.values()))
-        run = natively(target, cx, module, False, parameters, given, role)
-    note(cx, partial(KeptInference, graph.spec))
+        fixed = parameters.union(given.values())
+        run = natively(target, cx, module, False, parameters, given, Role(fixed=fixed))
+    note(cx, partial(KeptInference, graph.spec, tuple(sorted(fixed))))
     if module is not graph.module and cx.made is not None:
         cx.made.whole, cx.made.why = None, MEASURED_HERE
     return bind(graph.spec, run, records_writes=False, records_views=False)

@@ -5,9 +5,8 @@ of its results has gradients.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import field
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,20 +17,24 @@ from onegraph.autograd.function import Backward, Pattern
 from onegraph.autograd.graphs import FunctionalGraph, GraphPair, Program, other_backward, recorded_graphs
 from onegraph.autograd.kept_calls import KeptAlone, KeptPair
 from onegraph.autograd.runtime import Run
-from onegraph.autograd.spec import Computed, Input, PairSpec
 from onegraph.base import events as ev
 from onegraph.base.context import Context
-from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import CompileError
+from onegraph.base.late import late_module
 from onegraph.base.pipeline import timed
 from onegraph.capture.graph.memory import has_address
-from onegraph.compiler.target import Role, Shared
+from onegraph.compiler.target import Role
 from onegraph.reloading import note, note_other
 from onegraph.torchlib import private
 from onegraph.torchlib.announced import compiling
 from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.kept_graphs import kept_nodes
 from onegraph.torchlib.private import set_grad_enabled
+
+if TYPE_CHECKING:
+    from onegraph.roles import Roles
+else:  # for graphs that record gradients
+    Roles = late_module("onegraph.roles").Roles
 
 LOGGER = logging.getLogger("onegraph")
 BACKWARD_IN_EAGER = "the backward pass of %s runs in eager: %s"
@@ -71,9 +74,9 @@ def recorded(
         with timed(cx, "compile"):
             constant = frozenset(program.parameters) - trained_among(module)
             given = pair.spec.given_back()
-            role = Role(fixed=frozenset(program.parameters).union(given.values()))
-            run = make(pair.module, False, constant, given, role)
-        note(cx, lambda graph: KeptAlone(pair.spec, graph, kept_nodes(module)))
+            fixed = frozenset(program.parameters).union(given.values())
+            run = make(pair.module, False, constant, given, Role(fixed=fixed))
+        note(cx, lambda graph: KeptAlone(pair.spec, graph, kept_nodes(module), tuple(sorted(fixed))))
         return compiled_alone(pair.spec, run, module.forward)
     cuts = cuts_of(module, program, pair, cx)
     call = pair_spec(pair, {n: cut.pieces for n, cut in cuts.items()})
@@ -81,14 +84,14 @@ def recorded(
     with timed(cx, "compile"):
         constant = frozenset(program.parameters) - trained_among(module)
         forward = make(pair.graphs.forward, False, constant, None, roles.forward())
-        backwards = []
-        for number, graph in enumerate(pair.graphs.backwards):
-            if number in cuts:
-                role = Role("backward", why_not="it runs in pieces, between which gradients travel")
-                backwards += [make(piece, True, frozenset(), None, role) for piece in cuts[number].modules]
-            else:
-                role = roles.backward(number, range(len(graph.saved)))
-                backwards.append(make(graph.module, True, frozenset(), None, role))
+        graphs = [
+            each
+            for number, graph in enumerate(pair.graphs.backwards)
+            for each in (cuts[number].modules if number in cuts else [graph.module])
+        ]
+        backwards = [
+            make(graph, True, frozenset(), None, role) for graph, role in zip(graphs, roles.backwards(), strict=True)
+        ]
 
     def specialize(number: int, pattern: Pattern) -> Backward | None:
         tangents = pair.grad.halves[number].tangents
@@ -107,34 +110,9 @@ def recorded(
         LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 
-    note(cx, lambda *graphs: KeptPair(call, graphs[0], graphs[1:], kept_nodes(module)))
+    parameters = tuple(sorted(program.parameters))
+    note(cx, lambda *graphs: KeptPair(call, graphs[0], graphs[1:], kept_nodes(module), parameters))
     return compiled_pair(call, forward, backwards, specialize, module.forward, report, applied_in(module.graph))
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """Of the graphs of a pair. A backward graph takes what the forward one leaves for it alone where it lies; what the
-    caller has, too, is copied, but for parameters."""
-
-    pair: PairSpec
-    parameters: frozenset[int]
-    shared: Shared = field(default_factory=Shared)
-
-    def is_saved(self, place: Input | Computed) -> bool:
-        """Whether nobody but backward graphs is given this."""
-        return isinstance(place, Computed) and place.index >= self.pair.grad.results and place not in self.pair.numbers
-
-    def forward(self) -> Role:
-        places = [place for saved in self.pair.saved for place in saved.places if self.is_saved(place)]
-        return Role("forward", self.parameters, frozenset(place.index for place in places), shared=self.shared)
-
-    def backward(self, number: int, taken: Iterable[int | Input]) -> Role:
-        """Of a graph that takes these: positions among what is saved for it, and inputs."""
-        saved = self.pair.saved[number].places
-        places = [place if isinstance(place, Input) else saved[place] for place in taken]
-        fixed = {n for n, at in enumerate(places) if isinstance(at, Input) and at.index in self.parameters}
-        inside = frozenset(n for n, at in enumerate(places) if self.is_saved(at))
-        return Role("backward", frozenset(fixed), taken=inside, shared=self.shared)
 
 
 def cuts_of(module: torch.fx.GraphModule, program: Program, pair: GraphPair, cx: Context) -> dict[int, Cut]:

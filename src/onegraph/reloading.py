@@ -31,6 +31,7 @@ from onegraph.base.late import late_module
 from onegraph.compiler import kept_graphs
 from onegraph.compiler.cpu_code import KEPT
 from onegraph.compiler.kept_graphs import relaunched
+from onegraph.compiler.target import Role
 from onegraph.torchlib.state import enter_inference, exit_inference
 
 if TYPE_CHECKING:
@@ -38,15 +39,14 @@ if TYPE_CHECKING:
     from onegraph.autograd.function import Backward
     from onegraph.autograd.graphs import OtherBackward
     from onegraph.compiler.pipeline import NativeGraph
+    from onegraph.roles import Roles
 else:  # for graphs that record gradients
     compiled_alone = late_module("onegraph.autograd.callable").compiled_alone
     compiled_pair = late_module("onegraph.autograd.callable").compiled_pair
     Backward = late_module("onegraph.autograd.function").Backward
+    Roles = late_module("onegraph.roles").Roles
 
-PART_MISSING = (
-    "its graph has functions (torch.cond ...), constants that are large or elsewhere, or kernels not on disk, or is one"
-    " for CUDA graphs"
-)
+PART_MISSING = "its graph has functions (torch.cond ...), constants that are large or elsewhere, or kernels not on disk"
 
 
 def graph_bytes(compiled: NativeGraph) -> bytes:
@@ -127,26 +127,30 @@ def reloaded(data: bytes, cx: Context, outputs: int, outgrown: Callable[[], obje
     match CODEC.decode(data):
         case KeptEager(eager):
             return read_nodes(eager, outputs)
-        case KeptInference(call, encoded, entered):
+        case KeptInference(call, fixed, encoded, entered):
             graph = decoded(encoded)
-            check_call(call, outputs, graph.ends())
-            run = relaunched(graph, cx, False, refused)
+            check_call(call, outputs, graph.ends(), fixed)
+            run = relaunched(graph, cx, False, refused, Role(fixed=frozenset(fixed)))
             bound = None if run is None else bind(call, run, records_writes=False, records_views=False)
             return within_mode(bound) if bound is not None and entered else bound
-        case KeptAlone(call, encoded, eager):
+        case KeptAlone(call, encoded, eager, fixed):
             graph = decoded(encoded)
-            check_call(call, outputs, graph.ends())
-            run = relaunched(graph, cx, False, refused)
+            check_call(call, outputs, graph.ends(), fixed)
+            run = relaunched(graph, cx, False, refused, Role(fixed=frozenset(fixed)))
             return None if run is None else compiled_alone(call, run, run_eagerly(eager))
-        case KeptPair(pair, forward, backwards, eager, others):
+        case KeptPair(pair, forward, backwards, eager, parameters, others):
             first, *halves = map(decoded, (forward, *backwards))
-            check_pair(pair, outputs, first.ends(), [half.ends() for half in halves])
+            check_pair(pair, outputs, first.ends(), [half.ends() for half in halves], parameters)
             for each in others:
                 check_other(each, pair, first.ends(), None if each.graph is None else decoded(each.graph).ends())
-            runs = [relaunched(first, cx, False, refused), *[relaunched(half, cx, True, refused) for half in halves]]
+            roles = Roles(pair, frozenset(parameters))
+            runs = [relaunched(first, cx, False, refused, roles.forward())]
+            for half, role in zip(halves, roles.backwards(), strict=True):
+                runs.append(relaunched(half, cx, True, refused, role))
             if any(run is None for run in runs):
                 return None
-            specialize = _Others({(each.number, each.pattern): each for each in others}, cx, outgrown, refused)
+            known = {(each.number, each.pattern): each for each in others}
+            specialize = _Others(known, cx, outgrown, refused, roles)
             consuming = [run.consume for run in runs[1:]]
             report = _reporting(cx, refused)
             return compiled_pair(pair, runs[0], consuming, specialize, run_eagerly(eager), report, (), untried=True)
@@ -182,11 +186,15 @@ class _Others:
     cx: Context
     outgrown: Callable[[], object]
     refused: Callable[[str], object]
+    roles: Roles
 
     def __call__(self, number: int, pattern: tuple[bool, ...]) -> Backward | None:
         kept = self.known.get((number, pattern))
         graph = None if kept is None else kept.graph
-        run = None if graph is None else relaunched(decoded(graph), self.cx, True, self.refused)
+        run = None
+        if kept is not None and graph is not None:
+            role = self.roles.backward(number, kept.taken)
+            run = relaunched(decoded(graph), self.cx, True, self.refused, role)
         if kept is None or (kept.graph is not None and run is None):
             self.outgrown()
             return None

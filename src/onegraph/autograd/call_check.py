@@ -33,10 +33,11 @@ def require(condition: bool, what: str) -> None:
         raise ValueError(f"no call of these graphs: {what}")
 
 
-def check_call(spec: CallSpec, outputs: int, graph: Ends) -> None:
-    """Raise ValueError unless this calls a graph with these ends; the captured one has so many outputs, or none that
-    anybody counts."""
+def check_call(spec: CallSpec, outputs: int, graph: Ends, fixed: Sequence[int]) -> None:
+    """Raise ValueError unless this calls a graph with these ends, which uses the `fixed` inputs where they lie; the
+    captured one has so many outputs, or none that anybody counts."""
     inputs, results = graph
+    require(all(n in range(inputs) for n in fixed), "inputs that are used where they lie")
     require(spec.inputs == inputs, "inputs")
     require(not outputs or len(spec.outputs) == outputs, "outputs")
     require(not spec.is_plain() or results == len(spec.outputs), "results")
@@ -49,12 +50,14 @@ def check_call(spec: CallSpec, outputs: int, graph: Ends) -> None:
         require(freed.result in range(results) and all(n in range(inputs) for n in freed.inputs), "histories")
 
 
-def check_pair(pair: PairSpec, outputs: int, forward: Ends, backwards: Sequence[Ends]) -> None:
+def check_pair(
+    pair: PairSpec, outputs: int, forward: Ends, backwards: Sequence[Ends], parameters: Sequence[int]
+) -> None:
     """The same of a forward graph and its backward graphs."""
     call, grad = pair.call, pair.grad
     inputs, kept = forward
     require(0 <= grad.results <= kept, "results")
-    check_call(call, outputs, (inputs, grad.results))
+    check_call(call, outputs, (inputs, grad.results), parameters)
     require(len(grad.origins) == len(grad.followed), "origins")
     require(all(number in range(grad.results) for number in grad.followed), "results that are followed")
     require(len(grad.halves) == len(pair.saved), "backward graphs")

@@ -17,20 +17,23 @@ from onegraph.torchlib.kept_graphs import OF_TORCH, graph_of
 
 @dataclass(frozen=True, slots=True)
 class KeptInference:
-    """One graph. `entered`: inference mode is entered around it."""
+    """One graph, which uses the `fixed` inputs where they lie. `entered`: inference mode is entered around it."""
 
     call: spec.CallSpec
+    fixed: tuple[int, ...]
     graph: bytes
     entered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class KeptAlone:
-    """A graph of a captured one that records gradients, `eager`, of whose results none has one."""
+    """A graph of a captured one that records gradients, `eager`, of whose results none has one. It uses the inputs that
+    are `fixed` where they lie."""
 
     call: spec.CallSpec
     graph: bytes
     eager: bytes
+    fixed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +54,14 @@ class KeptOther:
 class KeptPair:
     """A forward graph and its backward graphs, and the captured graph, which eager runs again where these do not fit.
 
-    `others` are the backward graphs for gradients that were missing.
+    `parameters` are inputs, by position; `others` the backward graphs for gradients that were missing.
     """
 
     pair: spec.PairSpec
     forward: bytes
     backwards: tuple[bytes, ...]
     eager: bytes
+    parameters: tuple[int, ...]
     others: tuple[KeptOther, ...] = ()
 
 

@@ -24,7 +24,7 @@ from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.library.window import Window
 from onegraph.compiler.plan_bounds import check_plan
 from onegraph.compiler.runtime.launcher import launcher
-from onegraph.compiler.target import Target
+from onegraph.compiler.target import Role, Target
 from onegraph.compiler.trial import Trial
 from onegraph.ir.plan import ExecPlan, Return
 from onegraph.ir.types import DType, dtype_named
@@ -101,13 +101,8 @@ def kept_graph(
     kernels: int,
     fallbacks: Iterable[str],
 ) -> KeptGraph | None:
-    """The compiled graph as data; None if the code of a kernel is not kept, or a constant is too large.
-
-    One whose launches may begin as a whole is not: what it is to its program is not known when it is read.
-    """
+    """The compiled graph as data; None if the code of a kernel is not kept, or a constant is too large."""
     if target.kept is None or not all(objects) or plan.sanitize:
-        return None
-    if config.cuda_graphs and target.captured is not None:
         return None
     if any(not is_kept(tensor, target.device) for tensor in constants.values()):
         return None
@@ -130,19 +125,19 @@ def is_kept(tensor: torch.Tensor, device: str) -> bool:
     )  # fmt: skip
 
 
-def relaunched(kept: KeptGraph, cx: Context, consumes: bool, refused: Callable[[str], object]) -> Any:
-    """What runs the graph; None if the code of a kernel is gone, or was made for another device than this process has.
-    `refused` is told where its first call does not fit.
+def relaunched(kept: KeptGraph, cx: Context, consumes: bool, refused: Callable[[str], object], role: Role) -> Any:
+    """What runs the graph, in its role; None if the code of a kernel is gone, or was made for another device than this
+    process has. `refused` is told where its first call does not fit.
 
     Raises:
         ValueError: nobody has made such a plan.
     """
-    loads, launch = KEPT, launcher
+    loads, launch, captured = KEPT, launcher, None
     if kept.device != "cpu":
         target = target_here(kept.device)
         if target is None or target.kept is None or target.kept.identity(cx.config) != kept.made_for:
             return None
-        loads, launch = target.kept, target.launch
+        loads, launch, captured = target.kept, target.launch, target.captured
     code = loads.load(kept.plan.kernels, kept.objects, cx)
     if code is None:
         return None
@@ -151,7 +146,7 @@ def relaunched(kept: KeptGraph, cx: Context, consumes: bool, refused: Callable[[
     recipes = {name: recipe.made() for name, recipe in kept.recipes}
     run = launched(kept.plan, code, constants, recipes, cx, launch, graph_name(cx, consumes), None)
     run.on_trial(Trial(kept.plan, constants, refused, kept.device))
-    return run
+    return captured(run, kept.plan, role, cx) if captured is not None and cx.config.cuda_graphs else run
 
 
 def _of_torch(kind: type, name: str) -> object:

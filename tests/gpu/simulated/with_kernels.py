@@ -170,10 +170,22 @@ def disk(driver: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
     return tmp_path
 
 
+@contextmanager
+def captures_found() -> Iterator[list[bool]]:
+    """Whether the captures that are searched for meanwhile are on disk."""
+    found: list[bool] = []
+
+    def note(event: object) -> None:
+        if isinstance(event, DiskSearched) and event.stage == "capture":
+            found.append(event.found)
+
+    stop = EVENTS.subscribe(note)
+    yield found
+    stop()
+
+
 def test_captures_from_disk(driver: StandIn, disk: Path) -> None:
     """What was captured before runs with nothing traced: values, gradients, constants of lowerings, drawn numbers."""
-    found: list[tuple[str, bool]] = []
-    stop = EVENTS.subscribe(lambda event: isinstance(event, DiskSearched) and found.append((event.stage, event.found)))
     x = torch.randn(2, 3, 8, 8, device="cuda")
 
     def passed(function: Callable[..., Tensor]) -> list[Tensor]:
@@ -183,13 +195,40 @@ def test_captures_from_disk(driver: StandIn, disk: Path) -> None:
         result.square().sum().backward()
         return [result.detach(), leaf.grad, torch.cuda.get_rng_state()]
 
-    for turn in range(2):
+    for is_there in (False, True):
         onegraph.reset()
         driver.forget()
-        torch.testing.assert_close(passed(onegraph.compile(resized, fullgraph=True)), passed(resized))
-        assert len(driver.launches()) > 1
-        assert [is_found for stage, is_found in found if stage == "capture"] == [False, True][: turn + 1]
-    stop()
+        with captures_found() as found:
+            torch.testing.assert_close(passed(onegraph.compile(resized, fullgraph=True)), passed(resized))
+        assert len(driver.launches()) > 1 and found == [is_there]
+
+
+def test_captures_from_disk_under_cuda_graphs(driver: StandIn, disk: Path) -> None:
+    """What each graph is to the program is known of a capture from disk, too: its steps are replayed."""
+
+    def passed(function: Callable[..., Tensor], weight: nn.Parameter) -> list[Tensor]:
+        torch.manual_seed(0)
+        found = []
+        for _ in range(4):
+            result = function(torch.randn(5, 8, device="cuda"), weight)
+            result.square().sum().backward()
+            found += [result.detach(), weight.grad.clone()]
+        return found
+
+    for is_there in (False, True):
+        onegraph.reset()
+        ours, theirs = (nn.Parameter(torch.linspace(-1, 1, 8, device="cuda")) for _ in range(2))
+        driver.forget()
+        with told() as reasons, captures_found() as found:
+            compiled = onegraph.compile(normalized, fullgraph=True, mode="reduce-overhead")
+            torch.testing.assert_close(passed(compiled, ours), passed(normalized, theirs))
+        launches = [each.how for each in driver.launches()]
+        assert found == [is_there] and not reasons and launches.count("replay") >= 5, launches
+
+
+def normalized(x: Tensor, weight: Tensor) -> Tensor:
+    y = (x * weight).softmax(-1)
+    return F.dropout(y * x.square().sum(0, keepdim=True).sqrt(), 0.2).sin()
 
 
 def test_a_saved_program(driver: StandIn, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
