@@ -189,7 +189,19 @@ def with_a_tensor_as_default(x):
     return onegraph.nonstrict_trace(lambda y, other=(x * 2,): y * other[0])(x)
 
 
-@pytest.mark.parametrize("function", [of_a_size, around_a_size, with_a_size_as_default, with_a_tensor_as_default])
+class Scale:
+    def __init__(self, by):
+        self.by = by
+
+
+def with_an_object(x):
+    scale = Scale(x * 2)
+    return onegraph.allow_in_graph(lambda y: y * scale.by)(x)
+
+
+@pytest.mark.parametrize(
+    "function", [with_an_object, of_a_size, around_a_size, with_a_size_as_default, with_a_tensor_as_default]
+)
 def test_a_local_function_that_keeps_values_breaks(function: Any) -> None:
     """In its cells, or as defaults of its arguments."""
     compiled = onegraph.compile(function)

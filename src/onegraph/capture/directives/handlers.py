@@ -36,6 +36,7 @@ from onegraph.capture.interp.functions import row_of
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.contents import ATOMS, cell_value
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.layout import instance_dict
 from onegraph.capture.pyobject.native_members import FUNC_OF, wrapped_part
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeTensor
@@ -137,13 +138,15 @@ def call_natively(
 
 
 def holds_values(tracer: Tracing, function: FunctionType, around: frozenset[FunctionType] = frozenset()) -> bool:
-    """Whether a function that the trace has made keeps tensors, symbols or shadows of it: in its cells or defaults, or
-    in those of functions there. Those `around` it are looked at already."""
+    """Whether a function that the trace has made keeps tensors, symbols or shadows of it: in its cells or defaults, in
+    objects there, or in those of functions there. Those `around` it are looked at already."""
     held = [cell_value(cell) for cell in function.__closure__ or ()]
     held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     contents = [*held, *leaves_of(held)]
     if tracer.numbers.holds_symbols(held):
         return True
+    objects = [value for value in contents if not isinstance(value, torch.Tensor | FunctionType | ModuleType | type)]
+    contents += [member for value in objects for member in (instance_dict(value) or {}).values()]
     if any(isinstance(value, torch.Tensor) or id(value) in tracer.world.records for value in contents):
         return True
     around |= {function}
