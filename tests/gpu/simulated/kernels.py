@@ -5,17 +5,19 @@ Triton's compiler, whose code nobody here can run, is exchanged: a cubin is a fe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from threading import Lock
 from typing import Any
 
 import gpu.interpreted.interpreter  # noqa: F401 - it mends Triton's
+import pytest
 from gpu.driver import StandIn
 from gpu.interpreted.bounds import pointer
 from gpu.simulated import link
 from gpu.simulated.images import image_for
 
+import onegraph
 from onegraph.compiler import cuda
 from onegraph.compiler.triton.cubins import Built, Cubin, function_of
 from onegraph.compiler.triton.gpu import Gpu
@@ -35,6 +37,20 @@ def installed() -> StandIn:
     cuda.compile_sources = compile_sources
     link(driver)
     return driver
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """The driver, which complains of nothing behind a test. It knows no memory but that of its devices."""
+    found = installed()
+    monkeypatch.setenv("ONEGRAPH_CUDA_DRIVER", found.path)
+    onegraph.reset()
+    found.set(devices=2, capability=90, shared=232448, quiet=0)
+    found.forget()
+    yield found
+    complaints = found.complaints()
+    found.forget()
+    assert not complaints
 
 
 def cubin_of(source: Source, gpu: Gpu, driver: StandIn) -> Cubin:

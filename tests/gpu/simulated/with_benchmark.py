@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from gpu.driver import StandIn
-from gpu.simulated.with_kernels import any_driver, driver  # noqa: F401 - fixtures
+from gpu.simulated import kernels
 
 import onegraph
 from benchmarks import gpu
+
+driver = kernels.driver  # a fixture
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +25,7 @@ def _without_stock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "rows", [gpu.kernel_rows, gpu.launch_rows, pytest.param(gpu.first_call_rows, marks=pytest.mark.slow)]
 )
-def test_rows(driver: StandIn, rows: Callable[[bool], gpu.Rows]) -> None:  # noqa: F811
+def test_rows(driver: StandIn, rows: Callable[[bool], gpu.Rows]) -> None:
     found = dict(rows(True))
     assert found
     for cells in found.values():
@@ -34,12 +36,12 @@ def test_rows(driver: StandIn, rows: Callable[[bool], gpu.Rows]) -> None:  # noq
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trains", [False, True])
-def test_models(driver: StandIn, trains: bool) -> None:  # noqa: F811
+def test_models(driver: StandIn, trains: bool) -> None:
     assert all(float(cells["onegraph"].split()[0]) > 0 for _, cells in gpu.model_rows(True, trains))
 
 
 @pytest.mark.slow
-def test_the_command(driver: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # noqa: F811
+def test_the_command(driver: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its tables are all there, and each row says that the device is none."""
     monkeypatch.setattr(gpu, "RESULTS", tmp_path)
     bert = gpu.models(True)["BERT-base"]

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu.driver import StandIn
-from gpu.simulated import with_kernels
+from gpu.simulated import kernels
 from gpu.simulated.compare import same
 from torch import Tensor, nn
 
@@ -20,7 +20,7 @@ import onegraph
 from onegraph.base.events import OperatorFellBack
 from onegraph.compile import EVENTS
 
-any_driver, driver = with_kernels.any_driver, with_kernels.driver  # fixtures
+driver = kernels.driver  # a fixture
 
 
 def states() -> list[Tensor]:

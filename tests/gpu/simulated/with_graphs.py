@@ -24,22 +24,7 @@ from onegraph.base.events import LaunchedOneByOne
 from onegraph.compile import EVENTS
 from onegraph.compiler.runtime.cuda_graphs import FORWARD_REFUSED, IN_FLIGHT
 
-
-@pytest.fixture(scope="module")
-def any_driver() -> StandIn:
-    return kernels.installed()
-
-
-@pytest.fixture
-def driver(any_driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    monkeypatch.setenv("ONEGRAPH_CUDA_DRIVER", any_driver.path)
-    onegraph.reset()
-    any_driver.set(devices=2, capability=90, shared=232448, quiet=0)
-    any_driver.forget()
-    yield any_driver
-    complaints = any_driver.complaints()
-    any_driver.forget()
-    assert not complaints
+driver = kernels.driver  # a fixture
 
 
 @contextmanager

@@ -21,23 +21,7 @@ from onegraph.compile import EVENTS
 from onegraph.compiler import cuda
 from onegraph.compiler.triton import cubins
 
-
-@pytest.fixture(scope="module")
-def any_driver() -> StandIn:
-    return kernels.installed()
-
-
-@pytest.fixture
-def driver(any_driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    """A driver that knows no memory but that of its devices: here that of the process."""
-    monkeypatch.setenv("ONEGRAPH_CUDA_DRIVER", any_driver.path)
-    onegraph.reset()
-    any_driver.set(devices=2, capability=90, shared=232448, quiet=0)
-    any_driver.forget()
-    yield any_driver
-    complaints = any_driver.complaints()
-    any_driver.forget()
-    assert not complaints
+driver = kernels.driver  # a fixture
 
 
 def launched(driver: StandIn, function: Callable[..., Any], *inputs: Any) -> list[str]:

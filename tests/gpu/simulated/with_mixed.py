@@ -37,21 +37,7 @@ class MixedGraph(RandomGraph):
         return x.to(device), y if stays else y.to(device)
 
 
-@pytest.fixture(scope="module")
-def any_driver() -> StandIn:
-    return kernels.installed()
-
-
-@pytest.fixture
-def driver(any_driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    monkeypatch.setenv("ONEGRAPH_CUDA_DRIVER", any_driver.path)
-    onegraph.reset()
-    any_driver.set(devices=2, capability=90, shared=232448, quiet=0)
-    any_driver.forget()
-    yield any_driver
-    complaints = any_driver.complaints()
-    any_driver.forget()
-    assert not complaints
+driver = kernels.driver  # a fixture
 
 
 @contextmanager

@@ -7,11 +7,12 @@ import copy
 import pytest
 import torch
 from gpu.driver import StandIn
+from gpu.simulated import kernels
 from gpu.simulated.models import MODELS, outcome
-from gpu.simulated.with_kernels import any_driver, driver  # noqa: F401 - fixtures
 
 import onegraph
 
+driver = kernels.driver  # a fixture
 QUICK = {("bert", False), ("resnet", True)}
 CASES = [
     pytest.param(name, trains, marks=() if (name, trains) in QUICK else pytest.mark.slow)
@@ -21,7 +22,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "trains"), CASES)
-def test_a_model(driver: StandIn, name: str, trains: bool) -> None:  # noqa: F811
+def test_a_model(driver: StandIn, name: str, trains: bool) -> None:
     torch.manual_seed(0)
     made, inputs = MODELS[name]()
     model = made.cuda().train(trains)

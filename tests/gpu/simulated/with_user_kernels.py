@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 import triton
 import triton.language as tl
-from gpu.driver import StandIn
 from gpu.simulated import kernels
 from torch import Tensor
 
 import onegraph
 
-
-@pytest.fixture(scope="module")
-def any_driver() -> StandIn:
-    return kernels.installed()
-
-
-@pytest.fixture(autouse=True)
-def driver(any_driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The compiler's own kernels are launched over the stand-in."""
-    monkeypatch.setenv("ONEGRAPH_CUDA_DRIVER", any_driver.path)
-    onegraph.reset()
-    any_driver.set(devices=2, capability=90, shared=232448, quiet=0)
-    any_driver.forget()
-    yield
-    assert not any_driver.complaints()
+driver = kernels.driver  # a fixture
+pytestmark = pytest.mark.usefixtures("driver")
 
 
 @triton.jit
