@@ -53,7 +53,7 @@ def launch(tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, .
     name = getattr(kernel, "__name__", None) or type(kernel).__name__
     if not tracer.world.is_outside(kernel):
         raise GraphBreak(TRITON_KERNEL, name=name, what="it was made by the compiled function")
-    grid = kwargs["grid"]
+    grid = kwargs.get("grid")
     if type(grid) is FunctionType and holds_values(tracer, grid):
         return tracer.call(launch_on_sizes, (function, triton_kernels.known_of(kernel), kernel, *given), kwargs, rest)
     operands = Operands(tracer, name)
